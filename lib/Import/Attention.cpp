@@ -194,8 +194,6 @@ static FailureOr<Value> attentionWeights(Binder &b, Value scores, Value emptyRow
 
 /// Scaled dot-product attention (arXiv 1706.03762) with grouped queries (arXiv 2305.13245), written out.
 static LogicalResult importAttention(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   if (b.has(4) != b.has(5) || (b.has(4) && b.has(6)))
     return b.fail() << "expected past keys with past values, and neither with counts of keys that are no padding";
   FailureOr<Value> q = splitHeads(b, 0, b.intAttr("q_num_heads", 0));
@@ -310,8 +308,6 @@ static FailureOr<Value> scoresBias(Binder &b, unsigned maskAt, RankedTensorType 
 /// Self-attention with the projections of queries, keys and values in one matrix multiplication: x, weights, bias,
 /// mask.
 static LogicalResult importFusedAttention(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   int64_t heads = b.intAttr("num_heads", 0);
   b.ignore({"mask_filter_value"}); // where there is no mask
   if (b.has(4) || b.has(6) || b.wants(1) || b.intAttr("do_rotary", 0) || b.attr("qkv_hidden_sizes"))
@@ -341,8 +337,6 @@ static LogicalResult importFusedAttention(Binder &b) {
 
 /// Attention of projected queries, keys and values [B, T, H]: query, key, value, bias, key mask, scores' bias.
 static LogicalResult importMultiHeadAttention(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   int64_t heads = b.intAttr("num_heads", 0);
   b.ignore({"mask_filter_value"}); // where there is no mask
   if (b.has(6) || b.has(7) || b.wants(1) || b.wants(2))
@@ -379,8 +373,6 @@ static LogicalResult importMultiHeadAttention(Binder &b) {
 
 /// Rotation of pairs by angles that depend on the position: x, positions, cosines, sines.
 static LogicalResult importRotaryEmbedding(Binder &b) {
-  if (failed(b.need(4)))
-    return failure();
   if (b.intAttr("rotary_embedding_dim", 0) || b.floatAttr("scale", 1) != 1 || b.intAttr("is_packed_batching", 0))
     return b.fail() << "expected rotation of whole heads, without scale and packing";
   if (b.rank(2) != 2 || b.shape(2)[1] < 1 || b.in(2).getType() != b.in(3).getType() || b.element(2) != b.element(0) ||
@@ -434,9 +426,10 @@ static LogicalResult importRotaryEmbedding(Binder &b) {
 }
 
 void mpt::addAttentionRules(RuleTable &t) {
-  t.on("Attention", 23, importAttention, NumericClass::Contraction);
-  t.onDomain("com.microsoft", "Attention", importFusedAttention, NodeClass(NumericClass::Contraction).trains({1, 2}));
-  t.onDomain("com.microsoft", "MultiHeadAttention", importMultiHeadAttention,
+  t.on("Attention", 23, takes(3, importAttention), NumericClass::Contraction);
+  t.onDomain("com.microsoft", "Attention", takes(2, importFusedAttention),
+             NodeClass(NumericClass::Contraction).trains({1, 2}));
+  t.onDomain("com.microsoft", "MultiHeadAttention", takes(3, importMultiHeadAttention),
              NodeClass(NumericClass::Contraction).trains({3}));
-  t.onDomain("com.microsoft", "RotaryEmbedding", importRotaryEmbedding, NumericClass::Neutral);
+  t.onDomain("com.microsoft", "RotaryEmbedding", takes(4, importRotaryEmbedding), NumericClass::Neutral);
 }

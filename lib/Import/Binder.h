@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringSet.h"
 
 #include <limits>
+#include <optional>
 
 namespace mpt {
 
@@ -120,7 +121,26 @@ private:
   llvm::SmallDenseSet<unsigned> operandsRead;
 };
 
-using Rule = llvm::LogicalResult (*)(Binder &);
+/// How a node becomes core ops.
+struct Rule {
+  using Import = llvm::LogicalResult (*)(Binder &);
+  Rule(Import import = nullptr) : import(import) {}
+  llvm::LogicalResult operator()(Binder &b) const;
+
+  Import import;
+  unsigned operands = 0;            ///< that must be given and be tensors
+  std::optional<int64_t> leastRank; ///< of the first; they are floats then
+};
+/// A rule over at least this many tensors.
+inline Rule takes(unsigned operands, Rule rule) {
+  rule.operands = operands;
+  return rule;
+}
+/// The same, where they are floats and the first has at least `leastRank` dimensions.
+inline Rule takesFloats(unsigned operands, int64_t leastRank, Rule rule) {
+  rule.leastRank = leastRank;
+  return takes(operands, rule);
+}
 
 /// What reduced precision has to know of an operator's nodes: their numeric class, the same for all or by a node's
 /// attributes and operands, and the kind of arithmetic that they do, by which meanings flow. GEMMs contract, and what

@@ -18,24 +18,16 @@ static LogicalResult castTo(Binder &b, Value x, Type element) {
 }
 
 static LogicalResult importCast(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<Type> element = b.typeAttr("to", {});
   if (failed(element) || !*element)
     return failed(element) ? failure() : LogicalResult(b.fail() << "expected attribute 'to', got none");
   return castTo(b, b.in(0), *element);
 }
 
-static LogicalResult importCastLike(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
-  return castTo(b, b.in(0), b.element(1));
-}
+static LogicalResult importCastLike(Binder &b) { return castTo(b, b.in(0), b.element(1)); }
 
 /// The same bits as another type of that width: integers keep their value modulo 2^width, and constants are rewritten.
 static LogicalResult importBitCast(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<Type> element = b.typeAttr("to", {});
   if (failed(element) || !*element)
     return failed(element) ? failure() : LogicalResult(b.fail() << "expected attribute 'to', got none");
@@ -177,8 +169,6 @@ static LogicalResult importQuantizeLinear(Binder &b) {
 
 /// A cast from or to a type that is stored in bytes; `from` and `to` are numbers of TensorProto.DataType.
 static LogicalResult importCastStorage(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   int64_t to = b.intAttr("to", 0);
   bool saturate = b.intAttr("saturate", 1) != 0;
   StringRef roundMode = b.stringAttr("round_mode", "up");
@@ -206,12 +196,12 @@ static LogicalResult importQuantizeStorage(Binder &b) {
 }
 
 void mpt::addCastRules(RuleTable &t) {
-  t.on("Cast", 6, importCast, {NumericClass::Movement, Arithmetic::Converts});
-  t.on("BitCast", 26, importBitCast, NumericClass::Pinned);
-  t.on("CastLike", 15, importCastLike, {NumericClass::Movement, Arithmetic::Converts});
+  t.on("Cast", 6, takes(1, importCast), {NumericClass::Movement, Arithmetic::Converts});
+  t.on("BitCast", 26, takes(1, importBitCast), NumericClass::Pinned);
+  t.on("CastLike", 15, takes(2, importCastLike), {NumericClass::Movement, Arithmetic::Converts});
   t.on("DequantizeLinear", 10, importDequantizeLinear, NumericClass::Pinned);
   t.on("QuantizeLinear", 10, importQuantizeLinear, NumericClass::Pinned);
   // What import makes of the operators above where a type is stored in bytes; see lib/Import/Proto/StorageTypes.cpp.
-  t.onDomain(storageDomain, "Cast", importCastStorage, NumericClass::Movement);
+  t.onDomain(storageDomain, "Cast", takes(1, importCastStorage), NumericClass::Movement);
   t.onDomain(storageDomain, "QuantizeLinear", importQuantizeStorage, NumericClass::Pinned);
 }

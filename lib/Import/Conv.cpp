@@ -107,8 +107,6 @@ static LogicalResult importFusedConv(Binder &b) {
 /// Depthwise convolution along time that sees the present and the past: x [N, C, T], filters [C, 1, K], bias, and the K
 /// - 1 samples before x, or zeros; the last K - 1 are the next call's past.
 static LogicalResult importCausalConvWithState(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   StringRef activation = b.stringAttr("activation", "none");
   ArrayRef<int64_t> x = b.shape(0), w = b.shape(1);
   if (x.size() != 3 || !b.isFloat(0) || b.element(1) != b.element(0) || w.size() != 3 || w[0] != x[1] || w[1] != 1 ||
@@ -168,16 +166,12 @@ static FailureOr<Value> convolveIntegers(Binder &b, unsigned filter, unsigned in
 }
 
 static LogicalResult importConvInteger(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<Value> y = convolveIntegers(b, 1, 2, 3);
   return failed(y) ? failure() : b.done(b.cast(*y, b.builder.getI32Type()));
 }
 
 /// x, its scale and zero point, the filter's, the result's, and a bias in steps of both scales.
 static LogicalResult importQLinearConv(Binder &b) {
-  if (failed(b.need(8)))
-    return failure();
   FailureOr<Value> y = convolveIntegers(b, 3, 2, 5);
   if (failed(y))
     return failure();
@@ -376,9 +370,10 @@ void mpt::addConvRules(RuleTable &t) {
   t.onDomain("com.microsoft", "NhwcConv", importNhwcConv, NodeClass(NumericClass::Contraction).trains({1, 2}));
   t.noDomain("com.microsoft.nchwc", "its tensors are blocked as one processor wants them; let ONNX Runtime save the "
                                     "optimized model at level ORT_ENABLE_EXTENDED, or take the model before that");
-  t.on("CausalConvWithState", 27, importCausalConvWithState, NodeClass(NumericClass::Contraction).trains({1, 2}));
-  t.on("ConvInteger", 10, importConvInteger, NumericClass::Pinned);
-  t.on("QLinearConv", 10, importQLinearConv, NumericClass::Pinned);
+  t.on("CausalConvWithState", 27, takes(2, importCausalConvWithState),
+       NodeClass(NumericClass::Contraction).trains({1, 2}));
+  t.on("ConvInteger", 10, takes(2, importConvInteger), NumericClass::Pinned);
+  t.on("QLinearConv", 10, takes(8, importQLinearConv), NumericClass::Pinned);
   t.on("ConvTranspose", 1, importConvTranspose, NodeClass(NumericClass::Contraction).trains({1, 2}));
   t.on("DeformConv", 19, importDeformConv, NodeClass(NumericClass::Contraction).trains({1, 3}));
 }

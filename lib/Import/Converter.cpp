@@ -82,8 +82,14 @@ const OperatorEntry *RuleTable::entry(StringRef domain, StringRef opType) const 
   return found == entries.end() ? nullptr : &found->second;
 }
 
+LogicalResult Rule::operator()(Binder &b) const {
+  if (failed(leastRank ? b.needFloat(operands, *leastRank) : b.need(operands)))
+    return failure();
+  return import(b);
+}
+
 Rule RuleTable::find(StringRef domain, StringRef opType, int64_t version) const {
-  Rule best = nullptr;
+  Rule best;
   int64_t since = -1;
   const OperatorEntry *known = entry(domain, opType);
   for (auto [from, rule] : known ? ArrayRef(known->rules) : ArrayRef<std::pair<int64_t, Rule>>())
@@ -268,7 +274,7 @@ void Converter::foldNew(Block *block, Operation *before) {
 
 LogicalResult Converter::convertNode(onnx::NodeOp node) {
   Rule rule = RuleTable::get().find(node.getDomain(), node.getOpType(), node.getVersion());
-  if (!rule)
+  if (!rule.import)
     return emitError(node.getLoc()) << unsupportedOperator(node.getDomain(), node.getOpType(), node.getVersion());
   Operation *before = body->empty() ? nullptr : &body->back();
   Binder binder(node, *this, builder);

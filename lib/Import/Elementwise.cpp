@@ -9,16 +9,10 @@
 using namespace mlir;
 using namespace mpt;
 
-template <typename Op> static LogicalResult unary(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
-  return b.done(b.make<Op>(b.in(0)));
-}
+template <typename Op> static LogicalResult unary(Binder &b) { return b.done(b.make<Op>(b.in(0))); }
 
 /// For ops that core has on floats only: integers are left as they are.
 template <typename Op> static LogicalResult rounding(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   return b.done(b.isFloat(0) ? b.make<Op>(b.in(0)) : b.in(0));
 }
 
@@ -42,8 +36,6 @@ template <typename Op> static FailureOr<Value> chain(Binder &b) {
 }
 
 template <typename Op> static LogicalResult binary(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<Value> result = chain<Op>(b);
   return failed(result) ? failure() : b.done(*result);
 }
@@ -59,8 +51,6 @@ static LogicalResult importMean(Binder &b) {
 }
 
 template <Predicate predicate> static LogicalResult comparison(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   if (b.element(0) != b.element(1))
     return b.fail() << "expected operands of one element type, got " << b.element(0) << " and " << b.element(1);
   auto pair = b.broadcastPair(b.in(0), b.in(1));
@@ -70,8 +60,6 @@ template <Predicate predicate> static LogicalResult comparison(Binder &b) {
 }
 
 static LogicalResult importMod(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   if (b.element(0) != b.element(1))
     return b.fail() << "expected operands of one element type, got " << b.element(0) << " and " << b.element(1);
   bool fmod = b.intAttr("fmod", 0);
@@ -90,8 +78,6 @@ static LogicalResult importMod(Binder &b) {
 
 /// Shifts by powers of two; distances outside of the type leave zeros, or copies of the sign to the right.
 static LogicalResult importBitShift(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   auto type = dyn_cast<IntegerType>(b.element(0));
   StringRef direction = b.stringAttr("direction", "");
   if (!type || b.element(1) != type || type.getWidth() < 8 || (direction != "LEFT" && direction != "RIGHT"))
@@ -138,8 +124,6 @@ static Value integerPower(Binder &b, Value base, int64_t exponent) {
 }
 
 static LogicalResult importPow(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   Value x = b.in(0);
   Type element = b.element(0);
   if (std::optional<double> exponent = b.given(1) ? uniformNumber(b.given(1)) : std::nullopt) {
@@ -178,8 +162,6 @@ static LogicalResult importPow(Binder &b) {
 }
 
 static LogicalResult importWhere(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   if (b.element(1) != b.element(2))
     return b.fail() << "expected both branches of one element type, got " << b.element(1) << " and " << b.element(2);
   auto shape = b.broadcastShape(b.shape(1), b.shape(2));
@@ -203,8 +185,6 @@ static LogicalResult clip(Binder &b, std::optional<double> low, std::optional<do
 }
 
 static LogicalResult importClip6(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   auto bound = [&](StringRef name) -> std::optional<double> {
     return b.attr(name) ? std::optional<double>(b.floatAttr(name, 0)) : std::nullopt;
   };
@@ -212,8 +192,6 @@ static LogicalResult importClip6(Binder &b) {
 }
 
 static LogicalResult importClip11(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   StringRef names[] = {"lower bound", "upper bound"};
   bool isKnown = b.isFloat(0); // integers of 64 bits are more than FP64 holds
   for (unsigned i : {1u, 2u}) {
@@ -243,8 +221,6 @@ static LogicalResult importClip11(Binder &b) {
 }
 
 static LogicalResult importGelu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   StringRef form = b.stringAttr("approximate", "none");
   if (form != "none" && form != "tanh")
     return b.fail() << "expected approximate = none or tanh, got '" << form << "'";
@@ -252,8 +228,6 @@ static LogicalResult importGelu(Binder &b) {
 }
 
 template <typename Op, int alphaThousandths> static LogicalResult withAlpha(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   return b.done(b.make<Op>(b.in(0).getType(), b.in(0), b.f64(b.floatAttr("alpha", alphaThousandths / 1000.0))));
 }
 
@@ -262,32 +236,20 @@ static Value hardSigmoid(Binder &b, Value x, double alpha, double beta) {
 }
 
 static LogicalResult importHardSigmoid(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   return b.done(hardSigmoid(b, b.in(0), b.floatAttr("alpha", 0.2), b.floatAttr("beta", 0.5)));
 }
 
 static LogicalResult importHardSwish(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   return b.done(b.mul(b.in(0), hardSigmoid(b, b.in(0), 1.0f / 6, 0.5)));
 }
 
 static LogicalResult importMish(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   return b.done(b.mul(b.in(0), b.make<TanhOp>(b.make<SoftplusOp>(b.in(0)))));
 }
 
-static LogicalResult importSoftsign(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
-  return b.done(b.div(b.in(0), b.add(b.make<AbsOp>(b.in(0)), 1.0)));
-}
+static LogicalResult importSoftsign(Binder &b) { return b.done(b.div(b.in(0), b.add(b.make<AbsOp>(b.in(0)), 1.0))); }
 
 static LogicalResult importSelu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   double alpha = b.floatAttr("alpha", 1.67326319217681884765625),
          gamma = b.floatAttr("gamma", 1.05070102214813232421875);
   Value elu = b.make<EluOp>(b.in(0).getType(), b.in(0), b.f64(alpha));
@@ -295,8 +257,6 @@ static LogicalResult importSelu(Binder &b) {
 }
 
 static LogicalResult importCelu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   // max(x, 0) + min(0, alpha (e^(x / alpha) - 1)) is alpha elu(x / alpha).
   double alpha = b.floatAttr("alpha", 1);
   Value scaled = b.mul(b.in(0), 1 / alpha);
@@ -304,8 +264,6 @@ static LogicalResult importCelu(Binder &b) {
 }
 
 static LogicalResult importPRelu(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   Value x = b.in(0);
   auto shape = b.broadcastShape(b.shape(0), b.shape(1));
   if (failed(shape))
@@ -317,8 +275,6 @@ static LogicalResult importPRelu(Binder &b) {
 }
 
 static LogicalResult importIsInf(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   bool negative = b.intAttr("detect_negative", 1), positive = b.intAttr("detect_positive", 1);
   Value infinite = b.make<IsInfOp>(b.in(0));
   if (negative && positive)
@@ -330,15 +286,11 @@ static LogicalResult importIsInf(Binder &b) {
 }
 
 static LogicalResult importThresholdedRelu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   Value x = b.in(0);
   return b.done(b.select(b.compare(Predicate::gt, x, b.floatAttr("alpha", 1)), x, b.splatLike(x, 0)));
 }
 
 static LogicalResult importShrink(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   double bias = b.floatAttr("bias", 0), threshold = b.floatAttr("lambd", 0.5);
   Value x = b.in(0);
   Value low = b.select(b.compare(Predicate::lt, x, -threshold), b.add(x, bias), b.splatLike(x, 0));
@@ -346,14 +298,10 @@ static LogicalResult importShrink(Binder &b) {
 }
 
 static LogicalResult importBinarizer(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   return b.done(b.cast(b.compare(Predicate::gt, b.in(0), b.floatAttr("threshold", 0)), b.element(0)));
 }
 
 static LogicalResult importQuickGelu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   double alpha = b.floatAttr("alpha", 1.702);
   return b.done(b.make<SwishOp>(b.in(0).getType(), b.in(0), b.f64(alpha)));
 }
@@ -431,15 +379,11 @@ static LogicalResult importAtanh(Binder &b) {
 }
 
 template <GeluForm form> static LogicalResult importBiasGelu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<Value> x = b.plusOptional(b.in(0), 1);
   return failed(x) ? failure() : b.done(b.make<GeluOp>(*x, form));
 }
 
 static LogicalResult importBiasSplitGelu(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<Value> x = b.plusOptional(b.in(0), 1);
   if (failed(x))
     return failure();
@@ -453,8 +397,6 @@ static LogicalResult importBiasSplitGelu(Binder &b) {
 }
 
 static LogicalResult importBiasAdd(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<Value> x = b.plusOptional(b.in(0), 1);
   if (succeeded(x))
     x = b.plusOptional(*x, 2);
@@ -468,61 +410,61 @@ static NumericClass classOfMul(onnx::NodeOp node) {
 }
 
 void mpt::addElementwiseRules(RuleTable &t) {
-  t.on("Abs", 6, unary<AbsOp>, {NumericClass::Movement, Arithmetic::Negates});
-  t.on("Neg", 6, unary<NegOp>, {NumericClass::Movement, Arithmetic::Negates});
-  t.on("Sign", 9, unary<SignOp>, {NumericClass::Movement, Arithmetic::Saturates});
-  t.on("Floor", 6, rounding<FloorOp>, {NumericClass::Movement, Arithmetic::Rounds});
-  t.on("Ceil", 6, rounding<CeilOp>, {NumericClass::Movement, Arithmetic::Rounds});
-  t.on("Round", 11, rounding<RoundOp>, {NumericClass::Movement, Arithmetic::Rounds});
-  t.on("Relu", 6, unary<ReluOp>, {NumericClass::Movement, Arithmetic::Clamps});
-  t.on("Exp", 6, unary<ExpOp>, {NumericClass::RangeExpanding, Arithmetic::Expands});
-  t.on("Log", 6, unary<LogOp>, {NumericClass::Neutral, Arithmetic::Diverges});
-  t.on("Sqrt", 6, unary<SqrtOp>, {NumericClass::Neutral, Arithmetic::Roots});
-  t.on("Reciprocal", 6, unary<ReciprocalOp>, {NumericClass::Neutral, Arithmetic::Inverts});
-  t.on("Sin", 7, unary<SinOp>, {NumericClass::Neutral, Arithmetic::Waves});
-  t.on("Cos", 7, unary<CosOp>, {NumericClass::Neutral, Arithmetic::Waves});
-  t.on("Tanh", 6, unary<TanhOp>, {NumericClass::Neutral, Arithmetic::Saturates});
-  t.on("Sigmoid", 6, unary<SigmoidOp>, {NumericClass::Neutral, Arithmetic::Saturates});
-  t.on("Erf", 9, unary<ErfOp>, {NumericClass::Neutral, Arithmetic::Saturates});
-  t.on("Softplus", 1, unary<SoftplusOp>, {NumericClass::RangeExpanding, Arithmetic::Grows});
-  t.on({"Not", "BitwiseNot"}, 1, unary<NotOp>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("IsNaN", 9, unary<IsNaNOp>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("IsInf", 10, importIsInf, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("Add", 7, binary<AddOp>, NodeClass{NumericClass::Neutral, Arithmetic::Adds}.mayTrain());
-  t.on("Sub", 7, binary<SubOp>, NodeClass{NumericClass::Neutral, Arithmetic::Subtracts}.mayTrain());
-  t.on("Mul", 7, binary<MulOp>, NodeClass{classOfMul, Arithmetic::Multiplies}.mayTrain());
-  t.on("Div", 7, binary<DivOp>, NodeClass{NumericClass::Neutral, Arithmetic::Divides}.mayTrain());
-  t.on({"And", "BitwiseAnd"}, 7, binary<AndOp>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on({"Or", "BitwiseOr"}, 7, binary<OrOp>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on({"Xor", "BitwiseXor"}, 7, binary<XorOp>, {NumericClass::Movement, Arithmetic::Tests});
+  t.on("Abs", 6, takes(1, unary<AbsOp>), {NumericClass::Movement, Arithmetic::Negates});
+  t.on("Neg", 6, takes(1, unary<NegOp>), {NumericClass::Movement, Arithmetic::Negates});
+  t.on("Sign", 9, takes(1, unary<SignOp>), {NumericClass::Movement, Arithmetic::Saturates});
+  t.on("Floor", 6, takes(1, rounding<FloorOp>), {NumericClass::Movement, Arithmetic::Rounds});
+  t.on("Ceil", 6, takes(1, rounding<CeilOp>), {NumericClass::Movement, Arithmetic::Rounds});
+  t.on("Round", 11, takes(1, rounding<RoundOp>), {NumericClass::Movement, Arithmetic::Rounds});
+  t.on("Relu", 6, takes(1, unary<ReluOp>), {NumericClass::Movement, Arithmetic::Clamps});
+  t.on("Exp", 6, takes(1, unary<ExpOp>), {NumericClass::RangeExpanding, Arithmetic::Expands});
+  t.on("Log", 6, takes(1, unary<LogOp>), {NumericClass::Neutral, Arithmetic::Diverges});
+  t.on("Sqrt", 6, takes(1, unary<SqrtOp>), {NumericClass::Neutral, Arithmetic::Roots});
+  t.on("Reciprocal", 6, takes(1, unary<ReciprocalOp>), {NumericClass::Neutral, Arithmetic::Inverts});
+  t.on("Sin", 7, takes(1, unary<SinOp>), {NumericClass::Neutral, Arithmetic::Waves});
+  t.on("Cos", 7, takes(1, unary<CosOp>), {NumericClass::Neutral, Arithmetic::Waves});
+  t.on("Tanh", 6, takes(1, unary<TanhOp>), {NumericClass::Neutral, Arithmetic::Saturates});
+  t.on("Sigmoid", 6, takes(1, unary<SigmoidOp>), {NumericClass::Neutral, Arithmetic::Saturates});
+  t.on("Erf", 9, takes(1, unary<ErfOp>), {NumericClass::Neutral, Arithmetic::Saturates});
+  t.on("Softplus", 1, takes(1, unary<SoftplusOp>), {NumericClass::RangeExpanding, Arithmetic::Grows});
+  t.on({"Not", "BitwiseNot"}, 1, takes(1, unary<NotOp>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("IsNaN", 9, takes(1, unary<IsNaNOp>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("IsInf", 10, takes(1, importIsInf), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("Add", 7, takes(2, binary<AddOp>), NodeClass{NumericClass::Neutral, Arithmetic::Adds}.mayTrain());
+  t.on("Sub", 7, takes(2, binary<SubOp>), NodeClass{NumericClass::Neutral, Arithmetic::Subtracts}.mayTrain());
+  t.on("Mul", 7, takes(2, binary<MulOp>), NodeClass{classOfMul, Arithmetic::Multiplies}.mayTrain());
+  t.on("Div", 7, takes(2, binary<DivOp>), NodeClass{NumericClass::Neutral, Arithmetic::Divides}.mayTrain());
+  t.on({"And", "BitwiseAnd"}, 7, takes(2, binary<AndOp>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on({"Or", "BitwiseOr"}, 7, takes(2, binary<OrOp>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on({"Xor", "BitwiseXor"}, 7, takes(2, binary<XorOp>), {NumericClass::Movement, Arithmetic::Tests});
   t.on("Sum", 6, variadic<AddOp>, {NumericClass::Neutral, Arithmetic::Adds});
   t.on("Max", 6, variadic<MaxOp>, {NumericClass::Movement, Arithmetic::Chooses});
   t.on("Min", 6, variadic<MinOp>, {NumericClass::Movement, Arithmetic::Chooses});
   t.on("Mean", 6, importMean, {NumericClass::Neutral, Arithmetic::Averages});
-  t.on("Mod", 10, importMod, {NumericClass::Neutral, Arithmetic::Remains});
-  t.on("BitShift", 11, importBitShift, NumericClass::Pinned);
-  t.on("Pow", 7, importPow, {NumericClass::RangeExpanding, Arithmetic::Expands});
-  t.on("Equal", 7, comparison<Predicate::eq>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("Less", 7, comparison<Predicate::lt>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("LessOrEqual", 12, comparison<Predicate::le>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("Greater", 7, comparison<Predicate::gt>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("GreaterOrEqual", 12, comparison<Predicate::ge>, {NumericClass::Movement, Arithmetic::Tests});
-  t.on("Where", 9, importWhere, {NumericClass::Movement, Arithmetic::Chooses});
-  t.on("Clip", 6, importClip6, {NumericClass::Movement, Arithmetic::Clamps});
-  t.on("Clip", 11, importClip11, {NumericClass::Movement, Arithmetic::Clamps});
-  t.on("Gelu", 20, importGelu, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("Elu", 6, withAlpha<EluOp, 1000>, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("LeakyRelu", 6, withAlpha<LeakyReluOp, 10>, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("Swish", 24, withAlpha<SwishOp, 1000>, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("HardSigmoid", 6, importHardSigmoid, {NumericClass::Neutral, Arithmetic::Saturates});
-  t.on("HardSwish", 14, importHardSwish, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("Mish", 18, importMish, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("Softsign", 1, importSoftsign, {NumericClass::Neutral, Arithmetic::Bounds});
-  t.on("Selu", 6, importSelu, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("Celu", 12, importCelu, {NumericClass::Neutral, Arithmetic::Grows});
-  t.on("PRelu", 7, importPRelu, NodeClass{NumericClass::Neutral, Arithmetic::Grows}.trains({1}));
-  t.on("Shrink", 9, importShrink, NumericClass::Neutral);
-  t.on("ThresholdedRelu", 10, importThresholdedRelu, {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("Mod", 10, takes(2, importMod), {NumericClass::Neutral, Arithmetic::Remains});
+  t.on("BitShift", 11, takes(2, importBitShift), NumericClass::Pinned);
+  t.on("Pow", 7, takes(2, importPow), {NumericClass::RangeExpanding, Arithmetic::Expands});
+  t.on("Equal", 7, takes(2, comparison<Predicate::eq>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("Less", 7, takes(2, comparison<Predicate::lt>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("LessOrEqual", 12, takes(2, comparison<Predicate::le>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("Greater", 7, takes(2, comparison<Predicate::gt>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("GreaterOrEqual", 12, takes(2, comparison<Predicate::ge>), {NumericClass::Movement, Arithmetic::Tests});
+  t.on("Where", 9, takes(3, importWhere), {NumericClass::Movement, Arithmetic::Chooses});
+  t.on("Clip", 6, takes(1, importClip6), {NumericClass::Movement, Arithmetic::Clamps});
+  t.on("Clip", 11, takes(1, importClip11), {NumericClass::Movement, Arithmetic::Clamps});
+  t.on("Gelu", 20, takes(1, importGelu), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("Elu", 6, takes(1, withAlpha<EluOp, 1000>), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("LeakyRelu", 6, takes(1, withAlpha<LeakyReluOp, 10>), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("Swish", 24, takes(1, withAlpha<SwishOp, 1000>), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("HardSigmoid", 6, takes(1, importHardSigmoid), {NumericClass::Neutral, Arithmetic::Saturates});
+  t.on("HardSwish", 14, takes(1, importHardSwish), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("Mish", 18, takes(1, importMish), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("Softsign", 1, takes(1, importSoftsign), {NumericClass::Neutral, Arithmetic::Bounds});
+  t.on("Selu", 6, takes(1, importSelu), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("Celu", 12, takes(1, importCelu), {NumericClass::Neutral, Arithmetic::Grows});
+  t.on("PRelu", 7, takes(2, importPRelu), NodeClass{NumericClass::Neutral, Arithmetic::Grows}.trains({1}));
+  t.on("Shrink", 9, takes(1, importShrink), NumericClass::Neutral);
+  t.on("ThresholdedRelu", 10, takes(1, importThresholdedRelu), {NumericClass::Neutral, Arithmetic::Grows});
   t.on("Tan", 7, importTan, NumericClass::RangeExpanding);
   t.on("Atan", 7, importAtan, NumericClass::Neutral);
   t.on("Asin", 7, importAsin, NumericClass::Neutral);
@@ -532,15 +474,16 @@ void mpt::addElementwiseRules(RuleTable &t) {
   t.on("Asinh", 9, importAsinh, NumericClass::RangeExpanding);
   t.on("Acosh", 9, importAcosh, NumericClass::RangeExpanding);
   t.on("Atanh", 9, importAtanh, NumericClass::RangeExpanding);
-  t.onDomain("ai.onnx.ml", "Binarizer", importBinarizer, NumericClass::Movement);
-  t.onDomain("com.microsoft", "Gelu", importGelu, {NumericClass::Neutral, Arithmetic::Grows});
-  t.onDomain("com.microsoft", "QuickGelu", importQuickGelu, {NumericClass::Neutral, Arithmetic::Grows});
-  t.onDomain("com.microsoft", "FastGelu", importBiasGelu<GeluForm::tanh>,
+  t.onDomain("ai.onnx.ml", "Binarizer", takes(1, importBinarizer), NumericClass::Movement);
+  t.onDomain("com.microsoft", "Gelu", takes(1, importGelu), {NumericClass::Neutral, Arithmetic::Grows});
+  t.onDomain("com.microsoft", "QuickGelu", takes(1, importQuickGelu), {NumericClass::Neutral, Arithmetic::Grows});
+  t.onDomain("com.microsoft", "FastGelu", takes(1, importBiasGelu<GeluForm::tanh>),
              NodeClass{NumericClass::Neutral, Arithmetic::Grows}.trains({1}));
-  t.onDomain("com.microsoft", "BiasGelu", importBiasGelu<GeluForm::erf>,
+  t.onDomain("com.microsoft", "BiasGelu", takes(1, importBiasGelu<GeluForm::erf>),
              NodeClass{NumericClass::Neutral, Arithmetic::Grows}.trains({1}));
-  t.onDomain("com.microsoft", "BiasSplitGelu", importBiasSplitGelu, NodeClass(NumericClass::Neutral).trains({1}));
-  t.onDomain("com.microsoft", "BiasAdd", importBiasAdd, NodeClass(NumericClass::Neutral).trains({1}));
+  t.onDomain("com.microsoft", "BiasSplitGelu", takes(2, importBiasSplitGelu),
+             NodeClass(NumericClass::Neutral).trains({1}));
+  t.onDomain("com.microsoft", "BiasAdd", takes(3, importBiasAdd), NodeClass(NumericClass::Neutral).trains({1}));
   // Imported as the functions by which ONNX defines them.
   StringRef function = "expected a node whose ONNX function can be expanded";
   t.noRule("RotaryEmbedding", NumericClass::Neutral, function);

@@ -6,8 +6,6 @@ using namespace mlir;
 using namespace mpt;
 
 static LogicalResult importGather(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
     return failure();
@@ -27,8 +25,6 @@ static LogicalResult importGather(Binder &b) {
 }
 
 static LogicalResult importGatherElements(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis) || failed(b.checkElementIndices(b.shape(0), b.shape(1), *axis)))
     return failure();
@@ -36,8 +32,6 @@ static LogicalResult importGatherElements(Binder &b) {
 }
 
 static LogicalResult importGatherND(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   int64_t batch = b.intAttr("batch_dims", 0);
   ArrayRef<int64_t> x = b.shape(0), indices = b.shape(1);
   if (batch < 0 || b.rank(1) < 1 || batch >= std::min(b.rank(0), b.rank(1)) || indices.back() < 1 ||
@@ -48,8 +42,6 @@ static LogicalResult importGatherND(Binder &b) {
 }
 
 static LogicalResult importOneHot(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<double> depth = b.number(1, "depth");
   if (failed(depth))
     return failure();
@@ -72,8 +64,6 @@ static LogicalResult importOneHot(Binder &b) {
 }
 
 static LogicalResult importNonZero(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   ElementsAttr values = b.required(0);
   if (!values)
     return b.fail() << "expected constant values, as the result's shape depends on them, got values that are computed "
@@ -109,8 +99,6 @@ static LogicalResult failOnShape(Binder &b, StringRef what) {
 
 /// The slices of x that a condition keeps.
 static LogicalResult importCompress(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   ElementsAttr condition = b.required(1);
   if (!condition)
     return failOnShape(b, "conditions");
@@ -181,8 +169,6 @@ static Distinct distinctSlices(const Tensor &x, int64_t extent, int64_t inner, b
 }
 
 static LogicalResult importUnique(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   ElementsAttr values = b.required(0);
   if (!values)
     return failOnShape(b, "values");
@@ -212,8 +198,6 @@ static LogicalResult importUnique(Binder &b) {
 }
 
 static LogicalResult importArrayFeatureExtractor(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   if (b.rank(0) < 1)
     return b.fail() << "expected x of rank 1 or more, got a scalar";
   Value x = b.rank(0) == 1 ? b.reshape(b.in(0), {1, b.shape(0)[0]}) : b.in(0);
@@ -222,12 +206,12 @@ static LogicalResult importArrayFeatureExtractor(Binder &b) {
 }
 
 void mpt::addGatherRules(RuleTable &t) {
-  t.onDomain("ai.onnx.ml", "ArrayFeatureExtractor", importArrayFeatureExtractor, NumericClass::Movement);
-  t.on("Gather", 1, importGather, NodeClass(NumericClass::Movement).trains({0}));
-  t.on("GatherElements", 11, importGatherElements, NodeClass(NumericClass::Movement).trains({0}));
-  t.on("GatherND", 11, importGatherND, NodeClass(NumericClass::Movement).trains({0}));
-  t.on("OneHot", 9, importOneHot, {NumericClass::Movement, Arithmetic::Chooses});
-  t.on("NonZero", 9, importNonZero, {NumericClass::Movement, Arithmetic::Counts});
-  t.on("Compress", 9, importCompress, NumericClass::Movement);
-  t.on("Unique", 11, importUnique, NumericClass::Movement);
+  t.onDomain("ai.onnx.ml", "ArrayFeatureExtractor", takes(2, importArrayFeatureExtractor), NumericClass::Movement);
+  t.on("Gather", 1, takes(2, importGather), NodeClass(NumericClass::Movement).trains({0}));
+  t.on("GatherElements", 11, takes(2, importGatherElements), NodeClass(NumericClass::Movement).trains({0}));
+  t.on("GatherND", 11, takes(2, importGatherND), NodeClass(NumericClass::Movement).trains({0}));
+  t.on("OneHot", 9, takes(3, importOneHot), {NumericClass::Movement, Arithmetic::Chooses});
+  t.on("NonZero", 9, takes(1, importNonZero), {NumericClass::Movement, Arithmetic::Counts});
+  t.on("Compress", 9, takes(2, importCompress), NumericClass::Movement);
+  t.on("Unique", 11, takes(1, importUnique), NumericClass::Movement);
 }

@@ -89,15 +89,13 @@ static LogicalResult importNegativeLogLikelihoodLoss(Binder &b) {
 
 /// The value that a backward pass in the file starts from: loss scaling enters here.
 static LogicalResult importSeed(Binder &b) {
-  if (failed(b.needFloat(1, 0)))
-    return failure();
   auto seed = train::ScaleLossOp::create(b.builder, b.loc, b.in(0), b.scalar(b.builder.getF32Type(), 1.0));
   setAttr<MPTDialect::SeedAttrHelper>(seed, b.builder.getUnitAttr());
   return b.done(seed);
 }
 
 void mpt::addLossRules(RuleTable &t) {
-  t.onDomain("mpt", "Seed", importSeed, NumericClass::Pinned);
+  t.onDomain("mpt", "Seed", takesFloats(1, 0, importSeed), NumericClass::Pinned);
   t.on("SoftmaxCrossEntropyLoss", 12, importSoftmaxCrossEntropyLoss, NumericClass::Pinned);
   t.on("NegativeLogLikelihoodLoss", 12, importNegativeLogLikelihoodLoss, NumericClass::Pinned);
 }

@@ -148,8 +148,6 @@ static FailureOr<Value> matrixProduct(Binder &b, Value x, Value y) {
 }
 
 static LogicalResult importMatMul(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   if (b.element(0) != b.element(1))
     return b.fail() << "expected operands of one type, got " << b.element(0) << " and " << b.element(1);
   if (b.isFloat(0)) {
@@ -185,8 +183,6 @@ static FailureOr<Value> withoutZero(Binder &b, unsigned i, unsigned zero, bool b
 }
 
 static LogicalResult importMatMulInteger(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<Value> x = withoutZero(b, 0, 2, true), y = withoutZero(b, 1, 3, false);
   if (failed(x) || failed(y))
     return failure();
@@ -196,8 +192,6 @@ static LogicalResult importMatMulInteger(Binder &b) {
 
 /// a, its scale and zero point, b likewise, and those of the result.
 static LogicalResult importQLinearMatMul(Binder &b) {
-  if (failed(b.need(8)))
-    return failure();
   FailureOr<Value> x = withoutZero(b, 0, 2, true), y = withoutZero(b, 3, 5, false);
   if (failed(x) || failed(y))
     return failure();
@@ -232,8 +226,6 @@ constexpr int64_t largestDeterminant = 8;
 
 /// Laplace's expansion by rows: the minor of the first k rows and a set of k columns from those of k - 1.
 static LogicalResult importDet(Binder &b) {
-  if (failed(b.needFloat(1, 2)))
-    return failure();
   int64_t rank = b.rank(0), n = b.shape(0).back();
   if (b.shape(0)[rank - 2] != n || n < 1 || n > largestDeterminant)
     return b.fail() << "expected square matrices of up to " << largestDeterminant << " rows, got " << b.in(0).getType();
@@ -264,8 +256,6 @@ static LogicalResult importDet(Binder &b) {
 }
 
 static LogicalResult importFusedMatMul(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   if (!b.isFloat(0) || b.element(1) != b.element(0))
     return b.fail() << "expected float matrices of one type, got " << b.element(0) << " and " << b.element(1);
   if (b.rank(0) < 2 || b.rank(1) < 2)
@@ -552,8 +542,6 @@ static FailureOr<Value> transformed(Binder &b, Value x, const Transform &t) {
 }
 
 static LogicalResult importDFT(Binder &b) {
-  if (failed(b.needFloat(1, 3)))
-    return failure();
   int64_t rank = b.rank(0), parts = b.shape(0).back();
   int64_t at = b.version() < 20 ? b.intAttr("axis", 1) : -2;
   if (b.version() >= 20 && b.has(2)) {
@@ -603,8 +591,6 @@ static LogicalResult importDFT(Binder &b) {
 
 /// Windows of a signal [B, T] or [B, T, parts], each transformed: [B, windows, frequencies, 2].
 static LogicalResult importSTFT(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<SmallVector<int64_t>> step = b.ints(1, "frame_step"), length = SmallVector<int64_t>();
   if (b.has(3))
     length = b.ints(3, "frame_length");
@@ -642,16 +628,17 @@ static LogicalResult importSTFT(Binder &b) {
 
 void mpt::addMatMulRules(RuleTable &t) {
   t.on("Gemm", 7, importGemm, NodeClass(NumericClass::Contraction).trains({0, 1, 2}));
-  t.on("MatMul", 1, importMatMul, NodeClass(NumericClass::Contraction).trains({0, 1}));
-  t.on("MatMulInteger", 10, importMatMulInteger, NumericClass::Pinned);
-  t.on("QLinearMatMul", 10, importQLinearMatMul, NumericClass::Pinned);
-  t.on("DFT", 17, importDFT, NumericClass::Contraction);
-  t.on("STFT", 17, importSTFT, NumericClass::Contraction);
-  t.on("Det", 11, importDet, NumericClass::RangeExpanding);
+  t.on("MatMul", 1, takes(2, importMatMul), NodeClass(NumericClass::Contraction).trains({0, 1}));
+  t.on("MatMulInteger", 10, takes(2, importMatMulInteger), NumericClass::Pinned);
+  t.on("QLinearMatMul", 10, takes(8, importQLinearMatMul), NumericClass::Pinned);
+  t.on("DFT", 17, takesFloats(1, 3, importDFT), NumericClass::Contraction);
+  t.on("STFT", 17, takes(2, importSTFT), NumericClass::Contraction);
+  t.on("Det", 11, takesFloats(1, 2, importDet), NumericClass::RangeExpanding);
   t.on("Einsum", 12, importEinsum, NodeClass(NumericClass::Contraction).trains({0, 1, 2, 3}));
   t.onDomain("com.microsoft", "FusedGemm", importFusedGemm, NodeClass(NumericClass::Contraction).trains({0, 1, 2}));
-  t.onDomain("com.microsoft", "FusedMatMul", importFusedMatMul, NodeClass(NumericClass::Contraction).trains({0, 1}));
+  t.onDomain("com.microsoft", "FusedMatMul", takes(2, importFusedMatMul),
+             NodeClass(NumericClass::Contraction).trains({0, 1}));
   // What versions of ONNX Runtime before 1.6 call it.
-  t.onDomain("com.microsoft", "TransposeMatMul", importFusedMatMul,
+  t.onDomain("com.microsoft", "TransposeMatMul", takes(2, importFusedMatMul),
              NodeClass(NumericClass::Contraction).trains({0, 1}));
 }

@@ -47,8 +47,6 @@ static LogicalResult inferenceBatchNorm(Binder &b, double epsilon) {
 }
 
 static LogicalResult importBatchNormalization(Binder &b) {
-  if (failed(b.needFloat(5, 2)))
-    return failure();
   for (unsigned i = 1; i < 5; ++i)
     if (failed(expectShape(b, i, {b.shape(0)[1]}, "scale, bias, mean and variance")))
       return failure();
@@ -111,8 +109,6 @@ static FailureOr<Value> normOperand(Binder &b, unsigned i, ArrayRef<int64_t> ext
 }
 
 static LogicalResult importLayerNormalization(Binder &b) {
-  if (failed(b.needFloat(2, 1)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
     return failure();
@@ -134,8 +130,6 @@ static LogicalResult importLayerNormalization(Binder &b) {
 }
 
 static LogicalResult importRMSNormalization(Binder &b) {
-  if (failed(b.needFloat(2, 1)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
     return failure();
@@ -158,8 +152,6 @@ static LogicalResult groupNorm(Binder &b, Value scale, Value bias, int64_t group
 }
 
 static LogicalResult importGroupNormalization(Binder &b) {
-  if (failed(b.needFloat(3, 3)))
-    return failure();
   int64_t groups = b.intAttr("num_groups", 0), channels = b.shape(0)[1];
   if (groups < 1 || channels % groups != 0)
     return b.fail() << "expected num_groups that divides " << channels << " channels, got " << groups;
@@ -179,8 +171,6 @@ static LogicalResult importGroupNormalization(Binder &b) {
 }
 
 static LogicalResult importInstanceNormalization(Binder &b) {
-  if (failed(b.needFloat(3, 3)))
-    return failure();
   int64_t channels = b.shape(0)[1];
   for (unsigned i : {1u, 2u})
     if (failed(expectShape(b, i, {channels}, "scale and bias")))
@@ -189,8 +179,6 @@ static LogicalResult importInstanceNormalization(Binder &b) {
 }
 
 template <typename Op> static LogicalResult importSoftmax(Binder &b) {
-  if (failed(b.needFloat(1, 1)))
-    return failure();
   bool flatten = b.version() < 13;
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", flatten ? 1 : -1), b.rank(0));
   if (failed(axis))
@@ -210,8 +198,6 @@ template <typename Op> static LogicalResult importSoftmax(Binder &b) {
 constexpr int64_t mostShifts = 1024;
 
 static LogicalResult importLRN(Binder &b) {
-  if (failed(b.needFloat(1, 3)))
-    return failure();
   int64_t size = b.intAttr("size", 0), channels = b.shape(0)[1];
   if (size < 1 || std::min(size, channels) > mostShifts)
     return b.fail() << "expected a size from 1 to " << mostShifts << ", got " << size;
@@ -236,8 +222,6 @@ static LogicalResult importLRN(Binder &b) {
 }
 
 static LogicalResult importMeanVarianceNormalization(Binder &b) {
-  if (failed(b.needFloat(1, 1)))
-    return failure();
   FailureOr<SmallVector<int64_t>> axes = b.axes(b.intsAttr("axes", {0, 2, 3}), b.rank(0));
   if (failed(axes))
     return failure();
@@ -249,8 +233,6 @@ static LogicalResult importMeanVarianceNormalization(Binder &b) {
 }
 
 static LogicalResult importLpNormalization(Binder &b) {
-  if (failed(b.needFloat(1, 1)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -1), b.rank(0));
   if (failed(axis))
     return failure();
@@ -267,8 +249,6 @@ static LogicalResult importLpNormalization(Binder &b) {
 }
 
 static LogicalResult importBiasSoftmax(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 1), b.rank(0));
   if (failed(axis))
     return failure();
@@ -291,8 +271,6 @@ static FailureOr<Value> normVector(Binder &b, unsigned i, Value like) {
 
 /// Residual sum and norm: operands x, skip, gamma, beta (of LayerNorm), bias; the sum is result 3.
 template <bool rms> static LogicalResult importSkipNorm(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   if (b.rank(0) < 1 || !b.isFloat(0))
     return b.fail() << "expected float tensors, got " << b.in(0).getType();
   FailureOr<Value> sum = b.plusOptional(b.in(0), 1);
@@ -317,8 +295,6 @@ template <bool rms> static LogicalResult importSkipNorm(Binder &b) {
 
 /// Group normalization of [N, ..., C] (channels_last, the default) or [N, C, ...], with SiLU after it if asked for.
 static LogicalResult importChannelsLastGroupNorm(Binder &b) {
-  if (failed(b.needFloat(3, 3)))
-    return failure();
   int64_t rank = b.rank(0), groups = b.intAttr("groups", 0);
   bool last = b.intAttr("channels_last", 1);
   SmallVector<int64_t> toFirst = {0, rank - 1}, toLast = {0};
@@ -376,36 +352,38 @@ static NumericClass classOfBatchNormalization(onnx::NodeOp node) {
 }
 
 void mpt::addNormRules(RuleTable &t) {
-  t.on("BatchNormalization", 7, importBatchNormalization,
+  t.on("BatchNormalization", 7, takesFloats(5, 2, importBatchNormalization),
        NodeClass{classOfBatchNormalization, Arithmetic::Bounds}.trains({1, 2}));
-  t.onDomain("com.microsoft", "BatchNormInternal", importBatchNormalization,
+  t.onDomain("com.microsoft", "BatchNormInternal", takesFloats(5, 2, importBatchNormalization),
              NodeClass(NumericClass::Reduction).trains({1, 2}));
-  t.on("LayerNormalization", 17, importLayerNormalization,
+  t.on("LayerNormalization", 17, takesFloats(2, 1, importLayerNormalization),
        NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  t.on("RMSNormalization", 23, importRMSNormalization,
+  t.on("RMSNormalization", 23, takesFloats(2, 1, importRMSNormalization),
        NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  t.onDomain("com.microsoft", "LayerNormalization", importLayerNormalization,
+  t.onDomain("com.microsoft", "LayerNormalization", takesFloats(2, 1, importLayerNormalization),
              NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  t.onDomain("com.microsoft", "SimplifiedLayerNormalization", importRMSNormalization,
+  t.onDomain("com.microsoft", "SimplifiedLayerNormalization", takesFloats(2, 1, importRMSNormalization),
              NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  t.on("GroupNormalization", 18, importGroupNormalization,
+  t.on("GroupNormalization", 18, takesFloats(3, 3, importGroupNormalization),
        NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  t.on("InstanceNormalization", 6, importInstanceNormalization,
+  t.on("InstanceNormalization", 6, takesFloats(3, 3, importInstanceNormalization),
        NodeClass{NumericClass::Reduction, Arithmetic::Bounds}.trains({1, 2}));
-  t.on("Softmax", 1, importSoftmax<SoftmaxOp>, {NumericClass::RangeExpanding, Arithmetic::Bounds});
-  t.on("LogSoftmax", 1, importSoftmax<LogSoftmaxOp>, {NumericClass::RangeExpanding, Arithmetic::Bounds});
-  t.on("LRN", 1, importLRN, NumericClass::Reduction);
-  t.on("MeanVarianceNormalization", 9, importMeanVarianceNormalization, {NumericClass::Reduction, Arithmetic::Bounds});
-  t.on("LpNormalization", 1, importLpNormalization, {NumericClass::Reduction, Arithmetic::Bounds});
-  t.onDomain("com.microsoft", "BiasSoftmax", importBiasSoftmax, NumericClass::RangeExpanding);
-  t.onDomain("com.microsoft", "SkipLayerNormalization", importSkipNorm<false>,
+  t.on("Softmax", 1, takesFloats(1, 1, importSoftmax<SoftmaxOp>), {NumericClass::RangeExpanding, Arithmetic::Bounds});
+  t.on("LogSoftmax", 1, takesFloats(1, 1, importSoftmax<LogSoftmaxOp>),
+       {NumericClass::RangeExpanding, Arithmetic::Bounds});
+  t.on("LRN", 1, takesFloats(1, 3, importLRN), NumericClass::Reduction);
+  t.on("MeanVarianceNormalization", 9, takesFloats(1, 1, importMeanVarianceNormalization),
+       {NumericClass::Reduction, Arithmetic::Bounds});
+  t.on("LpNormalization", 1, takesFloats(1, 1, importLpNormalization), {NumericClass::Reduction, Arithmetic::Bounds});
+  t.onDomain("com.microsoft", "BiasSoftmax", takes(2, importBiasSoftmax), NumericClass::RangeExpanding);
+  t.onDomain("com.microsoft", "SkipLayerNormalization", takes(3, importSkipNorm<false>),
              NodeClass(NumericClass::Reduction).trains({2, 3, 4}));
-  t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", importSkipNorm<true>,
+  t.onDomain("com.microsoft", "SkipSimplifiedLayerNormalization", takes(3, importSkipNorm<true>),
              NodeClass(NumericClass::Reduction).trains({2, 3, 4}));
   t.standardToo("LayerNormalization", 17);
   for (StringRef name : {"SimplifiedLayerNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"})
     t.standardToo(name);
-  t.onDomain("com.microsoft", "GroupNorm", importChannelsLastGroupNorm,
+  t.onDomain("com.microsoft", "GroupNorm", takesFloats(3, 3, importChannelsLastGroupNorm),
              NodeClass(NumericClass::Reduction).trains({1, 2}));
   t.onDomain("com.microsoft", "EmbedLayerNormalization", importEmbedLayerNormalization,
              NodeClass(NumericClass::Reduction).trains({2, 3, 4, 5, 6}));

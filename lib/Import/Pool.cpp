@@ -32,8 +32,6 @@ static Value columnMajor(Binder &b, Value position, ArrayRef<int64_t> extents) {
 }
 
 static LogicalResult importMaxPool(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   // Core has windows over floats; those of 8 bits are exact in FP32.
   bool isByte = isa<IntegerType>(b.element(0)) && b.element(0).getIntOrFloatBitWidth() == 8;
   if (!isByte && failed(checkPooled(b)))
@@ -141,8 +139,6 @@ template <ReduceKind kind> static LogicalResult importGlobalPool(Binder &b) {
 
 /// x [N, C, ...] at places of the flat result, which MaxPool counted; the rest is 0.
 static LogicalResult importMaxUnpool(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   ArrayRef<int64_t> x = b.shape(0);
   if (x.size() < 3 || x.size() > 5 || !b.isFloat(0) || b.shape(1) != x)
     return b.fail() << "expected float x [N, C, ...] and an index for each of its elements, got " << b.in(0).getType()
@@ -187,13 +183,13 @@ static LogicalResult importMaxUnpool(Binder &b) {
 }
 
 void mpt::addPoolRules(RuleTable &t) {
-  t.on("MaxPool", 1, importMaxPool, NumericClass::Movement);
+  t.on("MaxPool", 1, takes(1, importMaxPool), NumericClass::Movement);
   t.on("AveragePool", 7, importAveragePool, {NumericClass::Neutral, Arithmetic::Averages});
   t.on("LpPool", 2, importLpPool, NumericClass::Reduction);
   t.on("GlobalLpPool", 2, importGlobalLpPool, NumericClass::Reduction);
   t.on("GlobalAveragePool", 1, importGlobalPool<ReduceKind::mean>, {NumericClass::Neutral, Arithmetic::Averages});
   t.on("GlobalMaxPool", 1, importGlobalPool<ReduceKind::max>, NumericClass::Movement);
-  t.on("MaxUnpool", 9, importMaxUnpool, NumericClass::Movement);
+  t.on("MaxUnpool", 9, takes(2, importMaxUnpool), NumericClass::Movement);
   t.on("RoiAlign", 10, importRoiAlign, {NumericClass::Neutral, Arithmetic::Samples});
   t.on("MaxRoiPool", 1, importMaxRoiPool, NumericClass::Movement);
   t.on("NonMaxSuppression", 10, importNonMaxSuppression, NumericClass::Pinned);

@@ -28,8 +28,6 @@ static LogicalResult randomNormal(Binder &b, ArrayRef<int64_t> shape, Type eleme
 }
 
 template <auto make> static LogicalResult importLike(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<Type> element = b.typeAttr("dtype", b.element(0));
   if (failed(element))
     return failure();
@@ -154,8 +152,8 @@ static LogicalResult importDropout(Binder &b) { return Dropout(b).run(); }
 
 void mpt::addRandomRules(RuleTable &t) {
   t.on("RandomUniform", 1, importShaped<randomUniform>, NumericClass::Pinned);
-  t.on("RandomUniformLike", 1, importLike<randomUniform>, NumericClass::Pinned);
+  t.on("RandomUniformLike", 1, takes(1, importLike<randomUniform>), NumericClass::Pinned);
   t.on("RandomNormal", 1, importShaped<randomNormal>, NumericClass::Pinned);
-  t.on("RandomNormalLike", 1, importLike<randomNormal>, NumericClass::Pinned);
+  t.on("RandomNormalLike", 1, takes(1, importLike<randomNormal>), NumericClass::Pinned);
   t.on("Dropout", 7, importDropout, {NumericClass::Neutral, Arithmetic::Moves});
 }

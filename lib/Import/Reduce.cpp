@@ -51,8 +51,6 @@ static Value logOfExponentials(Binder &b, Value x, ArrayRef<int64_t> axes) {
 }
 
 template <ReduceKind kind, Before before, After after, int asOperand> static LogicalResult importReduce(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<SmallVector<int64_t>> axes = reducedAxes(b, asOperand);
   if (failed(axes))
     return failure();
@@ -91,8 +89,6 @@ static FailureOr<int64_t> runningAxis(Binder &b) {
 
 /// Running products in log2(n) steps of shifted copies (Hillis and Steele, 1986).
 static LogicalResult importCumProd(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<int64_t> axis = runningAxis(b);
   if (failed(axis))
     return failure();
@@ -115,8 +111,6 @@ static LogicalResult importCumProd(Binder &b) {
 }
 
 static LogicalResult importCumSum(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<int64_t> axis = runningAxis(b);
   if (failed(axis))
     return failure();
@@ -124,8 +118,6 @@ static LogicalResult importCumSum(Binder &b) {
 }
 
 template <ReduceKind kind> static LogicalResult importArg(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
     return failure();
@@ -187,8 +179,6 @@ static Value positionsByRank(Binder &b, Value keys, int64_t axis, int64_t count)
 }
 
 static LogicalResult importTopK(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   b.ignore({"sorted"}); // sorted serves who wants no order too
   int64_t count = b.intAttr("k", 0);
   if (b.version() >= 10) {
@@ -220,8 +210,6 @@ static LogicalResult importTopK(Binder &b) {
 }
 
 static LogicalResult importHardmax(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   bool flatten = b.version() < 13;
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", flatten ? 1 : -1), b.rank(0));
   if (failed(axis))
@@ -245,30 +233,30 @@ static LogicalResult importHardmax(Binder &b) {
 }
 
 void mpt::addReduceRules(RuleTable &t) {
-  t.on("ReduceSum", 1, importReduce<ReduceKind::sum, Before::none, After::none, 13>,
+  t.on("ReduceSum", 1, takes(1, importReduce<ReduceKind::sum, Before::none, After::none, 13>),
        {NumericClass::Reduction, Arithmetic::Sums});
-  t.on("ReduceMean", 1, importReduce<ReduceKind::mean, Before::none, After::none, 18>,
+  t.on("ReduceMean", 1, takes(1, importReduce<ReduceKind::mean, Before::none, After::none, 18>),
        {NumericClass::Reduction, Arithmetic::Averages});
-  t.on("ReduceMax", 1, importReduce<ReduceKind::max, Before::none, After::none, 18>,
+  t.on("ReduceMax", 1, takes(1, importReduce<ReduceKind::max, Before::none, After::none, 18>),
        {NumericClass::Movement, Arithmetic::Chooses});
-  t.on("ReduceMin", 1, importReduce<ReduceKind::min, Before::none, After::none, 18>,
+  t.on("ReduceMin", 1, takes(1, importReduce<ReduceKind::min, Before::none, After::none, 18>),
        {NumericClass::Movement, Arithmetic::Chooses});
-  t.on("ReduceProd", 1, importReduce<ReduceKind::prod, Before::none, After::none, 18>,
+  t.on("ReduceProd", 1, takes(1, importReduce<ReduceKind::prod, Before::none, After::none, 18>),
        {NumericClass::Reduction, Arithmetic::Expands});
-  t.on("ReduceL1", 1, importReduce<ReduceKind::sum, Before::absolute, After::none, 18>,
+  t.on("ReduceL1", 1, takes(1, importReduce<ReduceKind::sum, Before::absolute, After::none, 18>),
        {NumericClass::Reduction, Arithmetic::Sums});
-  t.on("ReduceL2", 1, importReduce<ReduceKind::sum, Before::square, After::root, 18>,
+  t.on("ReduceL2", 1, takes(1, importReduce<ReduceKind::sum, Before::square, After::root, 18>),
        {NumericClass::Reduction, Arithmetic::Roots});
-  t.on("ReduceSumSquare", 1, importReduce<ReduceKind::sum, Before::square, After::none, 18>,
+  t.on("ReduceSumSquare", 1, takes(1, importReduce<ReduceKind::sum, Before::square, After::none, 18>),
        {NumericClass::Reduction, Arithmetic::Expands});
-  t.on("ReduceLogSum", 1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>,
+  t.on("ReduceLogSum", 1, takes(1, importReduce<ReduceKind::sum, Before::none, After::logarithm, 18>),
        {NumericClass::Reduction, Arithmetic::Diverges});
-  t.on("ReduceLogSumExp", 1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>,
+  t.on("ReduceLogSumExp", 1, takes(1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>),
        {NumericClass::Reduction, Arithmetic::Bounds});
-  t.on("CumSum", 11, importCumSum, {NumericClass::Reduction, Arithmetic::Accumulates});
-  t.on("TopK", 1, importTopK, NumericClass::Movement);
-  t.on("Hardmax", 1, importHardmax, {NumericClass::Movement, Arithmetic::Bounds});
-  t.on("ArgMax", 1, importArg<ReduceKind::max>, {NumericClass::Movement, Arithmetic::Counts});
-  t.on("ArgMin", 1, importArg<ReduceKind::min>, {NumericClass::Movement, Arithmetic::Counts});
-  t.on("CumProd", 26, importCumProd, {NumericClass::Reduction, Arithmetic::Expands});
+  t.on("CumSum", 11, takes(2, importCumSum), {NumericClass::Reduction, Arithmetic::Accumulates});
+  t.on("TopK", 1, takes(1, importTopK), NumericClass::Movement);
+  t.on("Hardmax", 1, takes(1, importHardmax), {NumericClass::Movement, Arithmetic::Bounds});
+  t.on("ArgMax", 1, takes(1, importArg<ReduceKind::max>), {NumericClass::Movement, Arithmetic::Counts});
+  t.on("ArgMin", 1, takes(1, importArg<ReduceKind::min>), {NumericClass::Movement, Arithmetic::Counts});
+  t.on("CumProd", 26, takes(2, importCumProd), {NumericClass::Reduction, Arithmetic::Expands});
 }

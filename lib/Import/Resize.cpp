@@ -346,8 +346,6 @@ AxisTaps GridSampler::taps(Value coordinate, int64_t extent, StringRef mode) {
 
 /// x [N, C, spatial...] and grid [N, out..., r], whose last axis counts the spatial axes from the last to the first.
 static LogicalResult importGridSample(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   ArrayRef<int64_t> x = b.shape(0), grid = b.shape(1);
   int64_t rank = static_cast<int64_t>(x.size()) - 2;
   if (rank < 1 || static_cast<int64_t>(grid.size()) != rank + 2 || grid.back() != rank || grid.front() != x.front() ||
@@ -389,8 +387,6 @@ static double positionOf(int64_t i, int64_t extent, bool alignCorners) {
 
 /// Positions x, y, z, 1 in columns, times a matrix each image. The function of the operator takes no batch of one.
 static LogicalResult importAffineGrid(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<SmallVector<int64_t>> size = b.ints(1, "size");
   if (failed(size))
     return failure();
@@ -427,6 +423,6 @@ void mpt::addResizeRules(RuleTable &t) {
   t.on("Upsample", 7, importResize10, {NumericClass::Neutral, Arithmetic::Moves});
   t.on("Resize", 10, importResize10, {NumericClass::Neutral, Arithmetic::Moves});
   t.on("Resize", 11, importResize, {NumericClass::Neutral, Arithmetic::Moves});
-  t.on("GridSample", 16, importGridSample, {NumericClass::Neutral, Arithmetic::Samples});
-  t.on("AffineGrid", 20, importAffineGrid, NumericClass::Neutral);
+  t.on("GridSample", 16, takes(2, importGridSample), {NumericClass::Neutral, Arithmetic::Samples});
+  t.on("AffineGrid", 20, takes(2, importAffineGrid), NumericClass::Neutral);
 }

@@ -170,8 +170,6 @@ static Value channelSum(Binder &b, Value dy) {
 }
 
 static LogicalResult importConvGrad(Binder &b) {
-  if (failed(b.needFloat(3, 3)))
-    return failure();
   int64_t groups = b.intAttr("group", 1);
   ArrayRef<int64_t> x = b.shape(1), w = b.shape(2);
   if (x.size() != w.size() || x.size() != b.shape(0).size() || groups < 1 || x[1] != groups * w[1])
@@ -341,8 +339,6 @@ static FailureOr<RankedTensorType> shapedLike(Binder &b, unsigned i, Value like)
 }
 
 static LogicalResult importGatherGrad(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<RankedTensorType> type = shapedLike(b, 0, b.in(2));
   if (failed(type))
     return failure();
@@ -358,8 +354,6 @@ static LogicalResult importGatherGrad(Binder &b) {
 }
 
 static LogicalResult importGatherElementsGrad(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<RankedTensorType> type = shapedLike(b, 1, b.in(0));
   if (failed(type))
     return failure();
@@ -371,8 +365,6 @@ static LogicalResult importGatherElementsGrad(Binder &b) {
 }
 
 static LogicalResult importGatherNDGrad(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<RankedTensorType> type = shapedLike(b, 0, b.in(2));
   if (failed(type))
     return failure();
@@ -401,8 +393,6 @@ static LogicalResult importConcatTraining(Binder &b) {
 }
 
 static LogicalResult importSplitTraining(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   FailureOr<SmallVector<int64_t>> lengths = b.ints(1, "lengths");
   if (failed(axis) || failed(lengths))
@@ -442,8 +432,6 @@ static LogicalResult importMaxPoolGrad(Binder &b) {
 
 /// The shape of X is no operand: proto::takeArtifacts() has left the one that the file declares in `input_shape`.
 static LogicalResult importAveragePoolGrad(Binder &b) {
-  if (failed(b.needFloat(1, 3)))
-    return failure();
   SmallVector<int64_t> shape = b.intsAttr("input_shape");
   if (shape.size() != b.shape(0).size() || failed(b.checkShape(shape)))
     return b.fail() << "expected the type of its result in the file's value_info, got none: the shape of X is said "
@@ -457,8 +445,6 @@ static LogicalResult importAveragePoolGrad(Binder &b) {
 }
 
 static LogicalResult importSliceGrad(Binder &b) {
-  if (failed(b.need(4)))
-    return failure();
   FailureOr<RankedTensorType> type = shapedLike(b, 1, b.in(0));
   FailureOr<SmallVector<int64_t>> starts = b.ints(2, "starts"), ends = b.ints(3, "ends");
   if (failed(type) || failed(starts) || failed(ends))
@@ -504,8 +490,6 @@ static LogicalResult importSliceGrad(Binder &b) {
 }
 
 static LogicalResult importDivGrad(Binder &b) {
-  if (failed(b.needFloat(3, 0)))
-    return failure();
   auto common = b.broadcastShape(b.shape(1), b.shape(2));
   if (failed(common))
     return failure();
@@ -520,8 +504,6 @@ static LogicalResult importDivGrad(Binder &b) {
 
 /// The positions and weights of the forward op that has the same input.
 static LogicalResult importResizeGrad(Binder &b) {
-  if (failed(b.needFloat(2, 1)))
-    return failure();
   for (unsigned i = 2; i < b.operandCount(); ++i)
     if (b.has(i))
       (void)b.in(i); // as the forward op has them
@@ -538,8 +520,6 @@ static LogicalResult importResizeGrad(Binder &b) {
 }
 
 static LogicalResult importReduceSumTraining(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<SmallVector<int64_t>> given = b.ints(1, "axes");
   if (failed(given))
     return failure();
@@ -591,7 +571,7 @@ static void addElementwiseGradients(RuleTable &t, StringRef ms) {
   t.onDomain(ms, "SinGrad", importWaveGrad<CosOp, false>, NumericClass::Neutral);
   t.onDomain(ms, "CosGrad", importWaveGrad<SinOp, true>, NumericClass::Neutral);
   t.onDomain(ms, "DropoutGrad", importDropoutGrad, NumericClass::Neutral);
-  t.onDomain(ms, "DivGrad", importDivGrad, NumericClass::Neutral);
+  t.onDomain(ms, "DivGrad", takesFloats(3, 0, importDivGrad), NumericClass::Neutral);
   t.onDomain(ms, "Scale", importScale, NumericClass::Neutral);
 }
 
@@ -603,22 +583,22 @@ void mpt::registerRuntimeGradients(RuleTable &t) {
   t.onDomain(ms, "LogSoftmaxGrad", importSoftmaxGrad<LogSoftmaxBackwardOp, true>, NumericClass::RangeExpanding);
   t.onDomain(ms, "LogSoftmaxGrad_13", importSoftmaxGrad<LogSoftmaxBackwardOp, false>, NumericClass::RangeExpanding);
   t.onDomain(ms, "SoftmaxCrossEntropyLossGrad", importSoftmaxCrossEntropyGrad, NumericClass::Pinned);
-  t.onDomain(ms, "ConvGrad", importConvGrad, NumericClass::Contraction);
+  t.onDomain(ms, "ConvGrad", takesFloats(3, 3, importConvGrad), NumericClass::Contraction);
   t.onDomain(ms, "ConvTransposeGrad", importConvTransposeGrad, NumericClass::Contraction);
   t.onDomain(ms, "BatchNormalizationGrad", importBatchNormalizationGrad, NumericClass::Reduction);
   t.onDomain(ms, "LayerNormalizationGrad", importNormGrad<false>, NumericClass::Reduction);
   t.onDomain(ms, "SimplifiedLayerNormalizationGrad", importNormGrad<true>, NumericClass::Reduction);
-  t.onDomain(ms, "GatherGrad", importGatherGrad, NumericClass::Reduction);
-  t.onDomain(ms, "GatherElementsGrad", importGatherElementsGrad, NumericClass::Reduction);
-  t.onDomain(ms, "GatherNDGrad", importGatherNDGrad, NumericClass::Reduction);
+  t.onDomain(ms, "GatherGrad", takes(3, importGatherGrad), NumericClass::Reduction);
+  t.onDomain(ms, "GatherElementsGrad", takes(3, importGatherElementsGrad), NumericClass::Reduction);
+  t.onDomain(ms, "GatherNDGrad", takes(3, importGatherNDGrad), NumericClass::Reduction);
   t.onDomain(ms, "ConcatTraining", importConcatTraining, NumericClass::Movement);
-  t.onDomain(ms, "SplitTraining", importSplitTraining, NumericClass::Movement);
-  t.onDomain(ms, "SliceGrad", importSliceGrad, NumericClass::Movement);
+  t.onDomain(ms, "SplitTraining", takes(2, importSplitTraining), NumericClass::Movement);
+  t.onDomain(ms, "SliceGrad", takes(4, importSliceGrad), NumericClass::Movement);
   t.onDomain(ms, "MaxPoolGrad", importMaxPoolGrad, NumericClass::Movement);
-  t.onDomain(ms, "AveragePoolGrad", importAveragePoolGrad, NumericClass::Neutral);
-  t.onDomain(ms, "ResizeGrad", importResizeGrad, NumericClass::Neutral);
+  t.onDomain(ms, "AveragePoolGrad", takesFloats(1, 3, importAveragePoolGrad), NumericClass::Neutral);
+  t.onDomain(ms, "ResizeGrad", takesFloats(2, 1, importResizeGrad), NumericClass::Neutral);
   for (StringRef name : {"MaxPoolGrad", "AveragePoolGrad", "SinGrad", "CosGrad"})
     t.standardToo(name);
-  t.onDomain(ms, "ReduceSumTraining", importReduceSumTraining, NumericClass::Reduction);
+  t.onDomain(ms, "ReduceSumTraining", takes(2, importReduceSumTraining), NumericClass::Reduction);
   t.onDomain(ms, "BroadcastGradientArgs", importBroadcastGradientArgs, NumericClass::Pinned);
 }

@@ -18,8 +18,6 @@ static FailureOr<ScatterKind> scatterKind(Binder &b) {
 }
 
 static LogicalResult importScatterElements(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   FailureOr<ScatterKind> kind = scatterKind(b);
   if (failed(axis) || failed(kind) || failed(b.checkElementIndices(b.shape(0), b.shape(1), *axis)))
@@ -31,8 +29,6 @@ static LogicalResult importScatterElements(Binder &b) {
 }
 
 static LogicalResult importScatterND(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<ScatterKind> kind = scatterKind(b);
   if (failed(kind))
     return failure();
@@ -48,8 +44,6 @@ static LogicalResult importScatterND(Binder &b) {
 
 /// Writes updates into a cache from a position on, which may differ by batch; circular ones begin again behind the end.
 static LogicalResult importTensorScatter(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   int64_t rank = b.rank(0);
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", -2), rank);
   if (failed(axis))
@@ -80,8 +74,6 @@ static constexpr int64_t mostPlaces = int64_t(1) << 24;
 
 /// x [N, C * block, columns]: overlapping blocks are added up into images [N, C, image...].
 static LogicalResult importCol2Im(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   FailureOr<SmallVector<int64_t>> image = b.ints(1, "the image's extents"), block = b.ints(2, "the block's extents");
   if (failed(image) || failed(block))
     return failure();
@@ -142,9 +134,9 @@ static NumericClass classOfScatter(onnx::NodeOp node) {
 }
 
 void mpt::addScatterRules(RuleTable &t) {
-  t.on("Scatter", 9, importScatterElements, NumericClass::Movement);
-  t.on("ScatterElements", 11, importScatterElements, classOfScatter);
-  t.on("ScatterND", 11, importScatterND, classOfScatter);
-  t.on("TensorScatter", 24, importTensorScatter, NumericClass::Movement);
-  t.on("Col2Im", 18, importCol2Im, NumericClass::Reduction);
+  t.on("Scatter", 9, takes(3, importScatterElements), NumericClass::Movement);
+  t.on("ScatterElements", 11, takes(3, importScatterElements), classOfScatter);
+  t.on("ScatterND", 11, takes(3, importScatterND), classOfScatter);
+  t.on("TensorScatter", 24, takes(2, importTensorScatter), NumericClass::Movement);
+  t.on("Col2Im", 18, takes(3, importCol2Im), NumericClass::Reduction);
 }

@@ -6,8 +6,6 @@ using namespace mlir;
 using namespace mpt;
 
 static LogicalResult importSplitToSequence(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   b.ignore({"keepdims"}); // where the parts have sizes, they keep the axis
   FailureOr<int64_t> axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
@@ -261,7 +259,7 @@ static LogicalResult importOptional(Binder &b) {
 }
 
 void mpt::addSequenceRules(RuleTable &t) {
-  t.on("SplitToSequence", 11, importSplitToSequence, NumericClass::Movement);
+  t.on("SplitToSequence", 11, takes(1, importSplitToSequence), NumericClass::Movement);
   t.on("SequenceAt", 11, importSequenceAt, NumericClass::Movement);
   t.on("SequenceConstruct", 11, importSequenceConstruct, {NumericClass::Movement, Arithmetic::Chooses});
   t.on("SequenceEmpty", 11, importSequenceEmpty, NumericClass::Movement);

@@ -11,11 +11,7 @@
 using namespace mlir;
 using namespace mpt;
 
-static LogicalResult importIdentity(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
-  return b.done(b.in(0));
-}
+static LogicalResult importIdentity(Binder &b) { return b.done(b.in(0)); }
 
 static LogicalResult importConstant(Binder &b) {
   auto vector = [&](auto values, Type element) {
@@ -37,8 +33,6 @@ static LogicalResult importConstant(Binder &b) {
 }
 
 static LogicalResult importShape(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   int64_t rank = b.rank(0);
   auto bound = [&](int64_t value) { return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank); };
   int64_t start = bound(b.intAttr("start", 0)), end = bound(b.intAttr("end", rank));
@@ -46,8 +40,6 @@ static LogicalResult importShape(Binder &b) {
 }
 
 static LogicalResult importSize(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   auto type = RankedTensorType::get({}, b.builder.getI64Type());
   return b.done(b.constant(DenseElementsAttr::get(type, tensorType(b.in(0)).getNumElements())));
 }
@@ -66,8 +58,6 @@ static LogicalResult importConstantOfShape(Binder &b) {
 }
 
 static LogicalResult importReshape(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<SmallVector<int64_t>> shape = b.ints(1, "shape");
   if (failed(shape))
     return failure();
@@ -92,8 +82,6 @@ static LogicalResult importReshape(Binder &b) {
 }
 
 static LogicalResult importFlatten(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   int64_t rank = b.rank(0), axis = b.intAttr("axis", 1);
   if (axis < -rank || axis > rank)
     return b.fail() << "expected an axis from " << -rank << " to " << rank << ", got " << axis;
@@ -117,8 +105,6 @@ static FailureOr<std::optional<SmallVector<int64_t>>> squeezeAxes(Binder &b) {
 }
 
 static LogicalResult importSqueeze(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   auto given = squeezeAxes(b);
   if (failed(given))
     return failure();
@@ -140,8 +126,6 @@ static LogicalResult importSqueeze(Binder &b) {
 }
 
 static LogicalResult importUnsqueeze(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   auto given = squeezeAxes(b);
   if (failed(given))
     return failure();
@@ -158,8 +142,6 @@ static LogicalResult importUnsqueeze(Binder &b) {
 }
 
 static LogicalResult importTranspose(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   int64_t rank = b.rank(0);
   SmallVector<int64_t> reversed(llvm::reverse(axisRange(0, rank)));
   SmallVector<int64_t> permutation = b.intsAttr("perm", reversed);
@@ -194,8 +176,6 @@ FailureOr<int64_t> mpt::joinOperands(Binder &b) {
 static LogicalResult importConcat(Binder &b) { return joinOperands(b); }
 
 static LogicalResult importExpand(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<SmallVector<int64_t>> wanted = b.ints(1, "shape");
   if (failed(wanted) || failed(b.checkShape(*wanted)))
     return failure();
@@ -206,8 +186,6 @@ static LogicalResult importExpand(Binder &b) {
 }
 
 static LogicalResult importTile(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<SmallVector<int64_t>> repeats = b.ints(1, "repeats");
   if (failed(repeats))
     return failure();
@@ -256,8 +234,6 @@ static FailureOr<Value> sliceAxis(Binder &b, Value x, int64_t axis, int64_t star
 }
 
 static LogicalResult importSlice(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   SmallVector<int64_t> starts, ends, axes, steps;
   if (b.version() < 10) {
     starts = b.intsAttr("starts");
@@ -400,8 +376,6 @@ static LogicalResult padByPicking(Binder &b, StringRef mode, const Margins &marg
 }
 
 static LogicalResult importPad(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<Margins> margins = marginsOf(b);
   if (failed(margins))
     return failure();
@@ -426,8 +400,6 @@ static LogicalResult importPad(Binder &b) {
 
 /// Half of what an axis gains or loses at each end, rounded down at the front.
 static LogicalResult importCenterCropPad(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   FailureOr<SmallVector<int64_t>> wanted = b.ints(1, "shape");
   if (failed(wanted) || failed(b.checkShape(*wanted)))
     return failure();
@@ -447,8 +419,6 @@ static LogicalResult importCenterCropPad(Binder &b) {
 }
 
 static LogicalResult importSplit(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   auto axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
     return failure();
@@ -482,8 +452,6 @@ static LogicalResult importSplit(Binder &b) {
 }
 
 static LogicalResult importRange(Binder &b) {
-  if (failed(b.need(3)))
-    return failure();
   b.ignore({"stash_type"}); // computed in FP64
   FailureOr<double> start = b.number(0, "start"), limit = b.number(1, "limit"), delta = b.number(2, "delta");
   if (failed(start) || failed(limit) || failed(delta))
@@ -503,8 +471,6 @@ static LogicalResult importRange(Binder &b) {
 
 /// Triangles over the bins of a spectrum, evenly spaced on the mel scale.
 static LogicalResult importMelWeightMatrix(Binder &b) {
-  if (failed(b.need(5)))
-    return failure();
   double settings[5];
   StringRef names[5] = {"num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"};
   for (unsigned i = 0; i < 5; ++i) {
@@ -580,8 +546,6 @@ static LogicalResult importDepthToSpace(Binder &b) { return depthSpace(b, true);
 static LogicalResult importSpaceToDepth(Binder &b) { return depthSpace(b, false); }
 
 static LogicalResult importTrilu(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   int64_t rank = b.rank(0), k = 0;
   if (rank < 2)
     return b.fail() << "expected matrices, got rank " << rank;
@@ -604,8 +568,6 @@ static LogicalResult importTrilu(Binder &b) {
 }
 
 static LogicalResult importEyeLike(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   FailureOr<Type> element = b.typeAttr("dtype", b.element(0));
   if (failed(element))
     return failure();
@@ -628,8 +590,6 @@ Value mpt::reverseSequence(Binder &b, Value x, Value lengths, int64_t batch, int
 }
 
 static LogicalResult importReverseSequence(Binder &b) {
-  if (failed(b.need(2)))
-    return failure();
   int64_t batch = b.intAttr("batch_axis", 1), time = b.intAttr("time_axis", 0);
   if (b.rank(0) < 2 || batch < 0 || time < 0 || batch > 1 || batch + time != 1 || b.rank(1) != 1 ||
       b.shape(1)[0] != b.shape(0)[batch])
@@ -639,28 +599,28 @@ static LogicalResult importReverseSequence(Binder &b) {
 }
 
 void mpt::addShapeRules(RuleTable &t) {
-  t.on("Identity", 1, importIdentity, NumericClass::Movement);
+  t.on("Identity", 1, takes(1, importIdentity), NumericClass::Movement);
   t.on("Constant", 1, importConstant, NumericClass::Movement);
-  t.on("Shape", 1, importShape, {NumericClass::Movement, Arithmetic::Counts});
-  t.on("Size", 1, importSize, {NumericClass::Movement, Arithmetic::Counts});
+  t.on("Shape", 1, takes(1, importShape), {NumericClass::Movement, Arithmetic::Counts});
+  t.on("Size", 1, takes(1, importSize), {NumericClass::Movement, Arithmetic::Counts});
   t.on("ConstantOfShape", 9, importConstantOfShape, NumericClass::Movement);
-  t.on("Reshape", 5, importReshape, NumericClass::Movement);
-  t.on("Flatten", 1, importFlatten, NumericClass::Movement);
-  t.on("Squeeze", 1, importSqueeze, NumericClass::Movement);
-  t.on("Unsqueeze", 1, importUnsqueeze, NumericClass::Movement);
-  t.on("Transpose", 1, importTranspose, NumericClass::Movement);
+  t.on("Reshape", 5, takes(2, importReshape), NumericClass::Movement);
+  t.on("Flatten", 1, takes(1, importFlatten), NumericClass::Movement);
+  t.on("Squeeze", 1, takes(1, importSqueeze), NumericClass::Movement);
+  t.on("Unsqueeze", 1, takes(1, importUnsqueeze), NumericClass::Movement);
+  t.on("Transpose", 1, takes(1, importTranspose), NumericClass::Movement);
   t.on("Concat", 4, importConcat, {NumericClass::Movement, Arithmetic::Chooses});
-  t.on("Expand", 8, importExpand, NumericClass::Movement);
-  t.on("Tile", 6, importTile, NumericClass::Movement);
-  t.on("Slice", 1, importSlice, NumericClass::Movement);
-  t.on("Pad", 2, importPad, NumericClass::Movement);
-  t.on("Split", 2, importSplit, NumericClass::Movement);
-  t.on("Range", 11, importRange, {NumericClass::Pinned, Arithmetic::Steps});
-  t.on("MelWeightMatrix", 17, importMelWeightMatrix, NumericClass::Pinned);
+  t.on("Expand", 8, takes(2, importExpand), NumericClass::Movement);
+  t.on("Tile", 6, takes(2, importTile), NumericClass::Movement);
+  t.on("Slice", 1, takes(1, importSlice), NumericClass::Movement);
+  t.on("Pad", 2, takes(1, importPad), NumericClass::Movement);
+  t.on("Split", 2, takes(1, importSplit), NumericClass::Movement);
+  t.on("Range", 11, takes(3, importRange), {NumericClass::Pinned, Arithmetic::Steps});
+  t.on("MelWeightMatrix", 17, takes(5, importMelWeightMatrix), NumericClass::Pinned);
   t.on("DepthToSpace", 1, importDepthToSpace, NumericClass::Movement);
   t.on("SpaceToDepth", 1, importSpaceToDepth, NumericClass::Movement);
-  t.on("Trilu", 14, importTrilu, NumericClass::Movement);
-  t.on("EyeLike", 9, importEyeLike, NumericClass::Pinned);
-  t.on("ReverseSequence", 10, importReverseSequence, NumericClass::Movement);
-  t.on("CenterCropPad", 18, importCenterCropPad, NumericClass::Movement);
+  t.on("Trilu", 14, takes(1, importTrilu), NumericClass::Movement);
+  t.on("EyeLike", 9, takes(1, importEyeLike), NumericClass::Pinned);
+  t.on("ReverseSequence", 10, takes(2, importReverseSequence), NumericClass::Movement);
+  t.on("CenterCropPad", 18, takes(2, importCenterCropPad), NumericClass::Movement);
 }

@@ -177,19 +177,13 @@ static LogicalResult importAdagrad(Binder &b) {
 
 /// Integers and flags have no gradients to stop.
 static LogicalResult importStopGradient(Binder &b) {
-  if (failed(b.need(1)))
-    return failure();
   if (!b.isFloat(0))
     return b.done(b.in(0));
   auto op = CustomGradientOp::create(b.builder, b.loc, ValueRange{b.in(0)}, ValueRange(), ValueRange(), ValueRange());
   return b.done(op.getResult(0));
 }
 
-static LogicalResult importCotangent(Binder &b) {
-  if (failed(b.needFloat(1, 0)))
-    return failure();
-  return b.done(b.make<CotangentOp>(b.in(0)));
-}
+static LogicalResult importCotangent(Binder &b) { return b.done(b.make<CotangentOp>(b.in(0))); }
 
 /// Operands: a value and then a cotangent for each result; inputs, and then as many gradients.
 static LogicalResult importCustomGradient(Binder &b) {
@@ -226,7 +220,7 @@ void mpt::addTrainingRules(RuleTable &t) {
   t.onDomain(domain, "Adagrad", importAdagrad, NumericClass::Pinned);
   t.onDomain(domain, "Momentum", importMomentum, NumericClass::Pinned);
   // Gradients that a model states itself (docs/onnx.md).
-  t.onDomain("mpt", "StopGradient", importStopGradient, NumericClass::Movement);
-  t.onDomain("mpt", "Cotangent", importCotangent, NumericClass::Movement);
+  t.onDomain("mpt", "StopGradient", takes(1, importStopGradient), NumericClass::Movement);
+  t.onDomain("mpt", "Cotangent", takesFloats(1, 0, importCotangent), NumericClass::Movement);
   t.onDomain("mpt", "CustomGradient", importCustomGradient, NumericClass::Movement);
 }
