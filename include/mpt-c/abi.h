@@ -19,7 +19,7 @@ extern "C" {
 #define MPT_NAME_BETWEEN "between_" /* functions */
 
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
-#define MPT_ABI_VERSION 6
+#define MPT_ABI_VERSION 7
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table */
