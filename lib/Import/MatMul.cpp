@@ -330,7 +330,10 @@ static FailureOr<Labelled> contract(Binder &b, Labelled x, Labelled y, llvm::fun
   Value left = b.reshape(arrange(b, x, batch + rows + inner), {size(batch), size(rows), size(inner)});
   Value right = b.reshape(arrange(b, y, batch + inner + columns), {size(batch), size(inner), size(columns)});
   SmallVector<int64_t> shape;
-  for (char c : batch + rows + columns)
+  std::string terms = batch;
+  terms += rows;
+  terms += columns;
+  for (char c : terms)
     shape.push_back(extents[StringRef(&c, 1)]);
   return Labelled{b.reshape(b.matmul(left, right), shape), batch + rows + columns};
 }
