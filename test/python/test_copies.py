@@ -61,6 +61,18 @@ class Tokens(nn.Module):
         return self.fc(torch.tanh(h)).sum(1) + torch.tanh(b).sum(1)
 
 
+class Types(nn.Module):
+    """A table of which all look-ups are one row, by indices that the module keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.wte, self.types, self.fc = nn.Embedding(40, 8), nn.Embedding(2, 8), nn.Linear(8, 8)
+        self.register_buffer("places", torch.zeros(1, 20, dtype=torch.int64))
+
+    def forward(self, x):
+        return self.fc(torch.tanh(self.wte(x) + self.types(self.places[:, :x.shape[1]].expand_as(x))))
+
+
 class Cell(nn.Module):
     """Steps from a state of zeros, whose first product an exporter folds."""
 
@@ -87,7 +99,7 @@ class Recurrent(nn.Module):
 STEPS = torch.randn(4, 2, 4, generator=torch.Generator().manual_seed(2))
 MODULES = {"tied": lambda: (Tied(), IDS), "tied, a row": lambda: (Tied(), IDS[:, 0]), "heads": lambda: (Tied(3), IDS),
            "decoder": lambda: (Decoder(), torch.randn(2, 3, 8)), "decoder, rows": lambda: (Decoder(), torch.randn(2, 8)),
-           "tokens": lambda: (Tokens(1), IDS), "zero token": lambda: (Tokens(0), IDS),
+           "tokens": lambda: (Tokens(1), IDS), "zero token": lambda: (Tokens(0), IDS), "types": lambda: (Types(), IDS),
            "lstm cell": lambda: (Cell(nn.LSTMCell(4, 3)), STEPS), "gru cell": lambda: (Cell(nn.GRUCell(4, 3)), STEPS)}
 
 

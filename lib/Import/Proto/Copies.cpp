@@ -303,17 +303,30 @@ private:
   /// A symmetric matrix is its transpose by accident.
   static bool repeatsTransposed(const Elements &matrix) { return matches(matrix, matrix, Arrangement{{1, 0}, {0, 0}}); }
 
+  /// The tensor that was folded: the only one, or of several, as a look-up's indices and its table, the one called a
+  /// weight.
+  static std::string originOf(ArrayRef<std::string> names) {
+    std::string found = names.size() == 1 ? names.front() : "";
+    for (const std::string &name : names)
+      if (names.size() > 1 && StringRef(name).ends_with(".weight")) {
+        if (!found.empty())
+          return "";
+        found = name;
+      }
+    return found;
+  }
+
   /// A tensor that the exporter has repeated, of one that is in the file no longer, trains as that one.
   void shrink(int index) {
     const TensorProto &copy = graph.initializer(index);
     auto from = origins.find(copy.name());
-    if (version < oldestSlice || from == origins.end() || from->second.size() != 1 || copy.dims_size() < 2)
+    if (version < oldestSlice || from == origins.end() || copy.dims_size() < 2)
       return;
-    const std::string &name = from->second.front();
+    std::string name = originOf(from->second);
     const Elements &values = elementsOf(index);
     bool known =
         declared.contains(name) || llvm::any_of(graph.initializer(), [&](auto &t) { return t.name() == name; });
-    if (known || isGeneratedName(name) || values.bytes.empty())
+    if (known || name.empty() || isGeneratedName(name) || values.bytes.empty())
       return;
     bool telling = values.isTelling();
     Arrangement how{{}, Extents(values.extents.size(), 0)};
