@@ -80,3 +80,25 @@ def linear(tmp_path, monkeypatch):
     shutil.copy(build / "test" / "capi" / "linear" / "liblinear.so", tmp_path)
     write_safetensors(tmp_path / "linear.safetensors", INITIAL)
     return tmp_path
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="the first case of each test function, and no file marked as slow")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: left out by --quick")
+
+
+def pytest_collection_modifyitems(config, items):
+    """--quick: one case of each test function, without files that are marked as slow."""
+    if not config.getoption("--quick"):
+        return
+    seen, kept, left = set(), [], []
+    for item in items:
+        function = item.nodeid.split("[")[0]
+        out = function in seen or item.get_closest_marker("slow")
+        seen.add(function)
+        (left if out else kept).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left)
