@@ -681,7 +681,7 @@ StringRef mpt::compilerVersion() { return MPT_VERSION; }
 std::string mpt::versionText() { return "mpt " MPT_VERSION " (LLVM " LLVM_VERSION_STRING ")\n"; }
 
 LogicalResult mpt::compile(CompileOptions options, raw_ostream &out, raw_ostream &log) {
-  if (!options.data.empty() && failed(measureRanges(options, log)))
+  if (failed(measureRanges(options, log)))
     return failure();
   std::unique_ptr<MLIRContext> context = makeContext(options, log);
   return Compilation(options, *context, out, log).run();
@@ -728,7 +728,7 @@ int mpt::compilerMain(ArrayRef<StringRef> words) {
     llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";
     return 1;
   }
-  if (!options->data.empty() && failed(measureRanges(*options, llvm::errs())))
+  if (failed(measureRanges(*options, llvm::errs())))
     return 1;
   // The process ends here: taking a module of a million nodes apart first would take longer than making it.
   MLIRContext *context = makeContext(*options, llvm::errs()).release();

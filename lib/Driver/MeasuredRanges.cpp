@@ -42,6 +42,8 @@ static llvm::Expected<std::string> rangesFile(const CompileOptions &options) {
 }
 
 LogicalResult mpt::measureRanges(CompileOptions &options, raw_ostream &log) {
+  if (options.data.empty())
+    return success();
   auto fail = [&](const Twine &message) {
     log << "error: " << message << "\n";
     return failure();
@@ -63,14 +65,10 @@ LogicalResult mpt::measureRanges(CompileOptions &options, raw_ostream &log) {
   FailureOr<OwningOpRef<ModuleOp>> module = compileModule(wide, context, llvm::nulls(), log);
   if (failed(module))
     return failure();
-  std::vector<Batch> batches;
-  for (StringRef file : files) {
-    FailureOr<Batch> batch = readBatch(**module, file);
-    if (failed(batch))
-      return failure();
-    batches.push_back(std::move(*batch));
-  }
-  FailureOr<RangeProfiles> profiles = calibrate(**module, batches, /*steps=*/0);
+  FailureOr<std::vector<Batch>> batches = readBatches(**module, files);
+  if (failed(batches))
+    return failure();
+  FailureOr<RangeProfiles> profiles = calibrate(**module, *batches, /*steps=*/0);
   if (failed(profiles))
     return failure();
   llvm::Expected<std::string> path = rangesFile(options);

@@ -128,16 +128,12 @@ public:
       options.elements = elements.get();
       return succeeded(runModule(*module, options)) ? 0 : kFound;
     }
-    std::vector<Batch> batches;
-    for (StringRef path : command.batches) {
-      FailureOr<Batch> batch = readBatch(*module, path);
-      if (failed(batch))
-        return kBroken;
-      batches.push_back(std::move(*batch));
-    }
+    FailureOr<std::vector<Batch>> batches = readBatches(*module, command.batches);
+    if (failed(batches))
+      return kBroken;
     if (command.mode == RunMode::Blame)
-      return runBlame(*module, batches);
-    return command.mode == RunMode::Calibrate ? runCalibration(*module, batches) : runCertification(*module, batches);
+      return runBlame(*module, *batches);
+    return command.mode == RunMode::Calibrate ? runCalibration(*module, *batches) : runCertification(*module, *batches);
   }
 
 private:

@@ -10,14 +10,17 @@
 using namespace mlir;
 using namespace mpt;
 
-FailureOr<Batch> mpt::readBatch(ModuleOp module, StringRef path) {
-  auto file = SafeTensorsFile::open(path, module.getContext());
-  if (!file)
-    return module.emitError() << llvm::toString(file.takeError());
-  Batch batch;
-  for (const auto &[name, entry] : file->tensors())
-    batch[name] = Tensor::fromBytes(entry.type, entry.bytes);
-  return batch;
+FailureOr<std::vector<Batch>> mpt::readBatches(ModuleOp module, ArrayRef<std::string> paths) {
+  std::vector<Batch> batches;
+  for (StringRef path : paths) {
+    auto file = SafeTensorsFile::open(path, module.getContext());
+    if (!file)
+      return module.emitError() << llvm::toString(file.takeError());
+    Batch &batch = batches.emplace_back();
+    for (const auto &[name, entry] : file->tensors())
+      batch[name] = Tensor::fromBytes(entry.type, entry.bytes);
+  }
+  return batches;
 }
 
 FailureOr<SmallVector<Tensor>> mpt::bindInputs(func::FuncOp function, const Batch &batch, bool rounds) {

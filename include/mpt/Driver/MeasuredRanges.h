@@ -7,8 +7,8 @@
 
 namespace mpt {
 
-/// Runs the steps that `options.data` has inputs for in FP32, writes their ranges beside the product (to a temporary
-/// file where it is not a file or folder) and names them in `options.ranges`. Problems go to `log`.
+/// Where `options.data` is given: runs the steps that it has inputs for in FP32, writes their ranges beside the product
+/// (to a temporary file where it is not a file or folder) and names them in `options.ranges`. Problems go to `log`.
 llvm::LogicalResult measureRanges(CompileOptions &options, llvm::raw_ostream &log);
 
 } // namespace mpt

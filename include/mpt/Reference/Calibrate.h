@@ -14,8 +14,8 @@ namespace mpt {
 /// Inputs by name, one map a step.
 using Batch = std::map<std::string, Tensor>;
 
-/// Reads one safetensors file as a batch.
-llvm::FailureOr<Batch> readBatch(mlir::ModuleOp module, llvm::StringRef path);
+/// Reads safetensors files, a batch each.
+llvm::FailureOr<std::vector<Batch>> readBatches(mlir::ModuleOp module, llvm::ArrayRef<std::string> paths);
 
 /// `function`'s inputs in order, from `batch`. An input that the batch lacks takes its default (`mpt.default`, the
 /// learning rate's); without one it is an error. `rounds` as in Tensor::as.
