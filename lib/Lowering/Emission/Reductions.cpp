@@ -77,6 +77,10 @@ static Value addExactly(ElementEmitter &e, Value x, Value y, Value more = {}) {
   return joined(e, total, m.add(errors, error));
 }
 
+Value Accumulator::alone(ElementEmitter &e, Value y) const {
+  return joined(e, y, e.splat(e.constant(Float64Type::get(e.b.getContext()), 0), e.width(y)));
+}
+
 Value Accumulator::close(ElementEmitter &e, Value x) const {
   if (!exact)
     return x;

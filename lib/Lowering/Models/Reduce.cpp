@@ -94,9 +94,12 @@ public:
       for (const Accumulator &a : accumulators)
         carried.push_back(a.start(e, a.total, 1));
     SmallVector<Value> results = nest(0, carried);
+    const bool hasRest = extentOf(shape, walk.back()) % lanes != 0;
     for (size_t i = 0; i < group.size(); ++i) {
       if (lanes > 1)
-        results[i] = accumulators[i].combine(e, accumulators[i].fold(e, results[i]), results[group.size() + i]);
+        results[i] = accumulators[i].fold(e, results[i]);
+      if (hasRest)
+        results[i] = accumulators[i].combine(e, results[i], results[group.size() + i]);
       results[i] = accumulators[i].close(e, results[i]);
       if (isa<IntegerType>(accumulators[i].total) && isa<FloatType>(elementOf(group[i].getX())))
         results[i] = ofBits(results[i]);
@@ -144,8 +147,10 @@ private:
         x = m.toFloat(x, accumulators[i].type);
       else if (isa<FloatType>(getElementTypeOrSelf(x)))
         x = bitsOf(x);
+      const Accumulator &a = accumulators[i];
       const unsigned width = e.width(values[i]);
-      next.push_back(accumulators[i].combine(e, values[i], e.splat(x, accumulators[i].exact ? width / 2 : width)));
+      x = e.splat(x, a.exact ? width / 2 : width);
+      next.push_back(isOnly && a.exact ? a.alone(e, x) : a.combine(e, values[i], x));
     }
     if (alongside)
       alongside->visit(from);
@@ -193,7 +198,9 @@ private:
     if (!isLast(level) || lanes <= 1)
       return range(level, 0, extent, 1, values);
     int64_t middle = extent / lanes * lanes;
+    isOnly = walk.size() == 1 && middle == lanes;
     SmallVector<Value> results = range(level, 0, middle, lanes, values.take_front(group.size()));
+    isOnly = false;
     if (middle < extent)
       llvm::append_range(results, range(level, middle, extent, 1, values.drop_front(group.size())));
     else
@@ -218,6 +225,7 @@ private:
   SmallVector<SmallVector<int64_t>> walk;
   SmallVector<Accumulator> accumulators;
   unsigned lanes = 1, width = 1;
+  bool isOnly = false; ///< the loop over lanes has one turn
   size_t blockLevel = 0;
   int64_t block = 0; ///< 0: no blocks
   const Alongside *alongside = nullptr;

@@ -21,6 +21,8 @@ struct Accumulator {
   mlir::Value combine(ElementEmitter &e, mlir::Value x, mlir::Value y) const;
   /// Where a sum starts, in `width` lanes.
   mlir::Value start(ElementEmitter &e, mlir::Type type, unsigned width) const;
+  /// An exact sum of one element a lane.
+  mlir::Value alone(ElementEmitter &e, mlir::Value y) const;
   /// The sum that an exact one stands for; others are it themselves.
   mlir::Value close(ElementEmitter &e, mlir::Value x) const;
   /// Halves folded onto each other until one lane is left.
