@@ -160,6 +160,24 @@ def test_the_example_loops(tmp_path):
     assert done.returncode == 0 and len(losses) == 4 and losses[-1] < 0.8 * losses[0], done.stdout + done.stderr
 
 
+def test_the_example_in_cpp_loops(tmp_path):
+    """Where ONNX Runtime's C++ headers are, on CMAKE_PREFIX_PATH or in the system: they are in no package of PyPI or Debian 12."""
+    source, folder = step_files.ROOT / "examples/onnxruntime", tmp_path / "build"
+    made = subprocess.run(["cmake", "-G", "Ninja", "-S", str(source), "-B", str(folder), "-DCMAKE_CXX_COMPILER=clang++-22"], capture_output=True, text=True)
+    if "Could not find ONNXRUNTIME" in made.stderr:
+        pytest.skip("no headers of ONNX Runtime's C++ interface, or no library")
+    subprocess.run(["cmake", "--build", str(folder)], check=True, capture_output=True)
+    model, feeds = build("attention", tmp_path)
+    path = step_files.export(model, flags("amp-f16"), tmp_path / "step.onnx", "joint", LOOPED)
+    for name, values in feeds.items():
+        np.concatenate([np.atleast_1d(values)] * 2).tofile(tmp_path / f"{name}.bin")
+    done = subprocess.run([str(folder / "train"), str(path), "60", *[f"{name}={tmp_path}/{name}.bin" for name in feeds]], capture_output=True, text=True)
+    losses = [float(value) for value in re.findall(r"loss ([0-9.]+)", done.stdout)]
+    assert done.returncode == 0, done.stderr
+    history, _ = loop(path, feeds, 60)
+    np.testing.assert_allclose(losses, [history[step][0] for step in (0, 20, 40, 59)], rtol=1e-5, atol=1e-6)  # as printed
+
+
 def test_nothing_is_computed_or_copied_twice(tmp_path):
     """No two nodes are equal, outputs are what nodes make, and labels are compared with classes without tables of either."""
     model, feeds = build("cnn", tmp_path)
