@@ -14,7 +14,8 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 import mpt
 
-sys.path.insert(0, os.path.dirname(__file__))
+sys.path[:0] = [os.path.dirname(__file__), os.path.join(os.path.dirname(__file__), "../../benchmarks")]
+import spawn  # noqa: E402
 from conftest import write_safetensors  # noqa: E402
 from saved_models import BATCH, IN, MODELS, OUT, model, raw, values, without_values  # noqa: E402
 
@@ -138,6 +139,21 @@ def test_external_data(tmp_path):
     trainer.save_onnx(fresh / "model.onnx")
     assert (fresh / "model.onnx").read_bytes() == model_bytes
     assert {p.name for p in fresh.iterdir()} == {"model.onnx", "weights.bin"}
+
+
+def test_weights_in_the_file_are_not_read(tmp_path):
+    """Peak memory of the command: of 64 MB inside the file a fraction, where they were there twice."""
+    peaks = []
+    for size in (64, 4096):
+        source = model([raw("w", IN, size), raw("v", size, size), raw("u", size, OUT)],
+                       [helper.make_node("MatMul", [a, b], [c], name=c) for a, b, c in (("x", "w", "h"), ("h", "v", "g"), ("g", "u", "y"))])
+        path, out = tmp_path / f"{size}.onnx", tmp_path / "trained.onnx"
+        onnx.save(source, path)
+        mpt.compile(path, loss="mse", optimizer="sgd", out=tmp_path / "lib", name="model")
+        status, _, peak, said = spawn.measure([mpt._native.find_compiler(), path, f"--state={tmp_path}/lib/model.safetensors", "--emit=onnx", "-o", out])
+        assert status == 0 and out.read_bytes() == path.read_bytes(), said
+        peaks.append(peak)
+    assert peaks[1] - peaks[0] < 16, peaks
 
 
 def test_shared_data(tmp_path):

@@ -2,9 +2,11 @@
 // Where in the file a tensor comes from: noted in its metadata before preparation moves, renames and copies tensors.
 #include "Sites.h"
 
+#include "Pieces.h"
 #include "Proto.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
@@ -22,10 +24,13 @@ template <typename Message> StringRef noteOf(const Message &message, StringRef k
   return {};
 }
 
-template <typename Message> void addNote(Message &message, StringRef key, const std::string &value) {
-  StringStringEntryProto &entry = *message.add_metadata_props();
+void addEntry(StringStringEntryProto &entry, StringRef key, const std::string &value) {
   entry.set_key(key.str());
   entry.set_value(value);
+}
+
+template <typename Message> void addNote(Message &message, StringRef key, const std::string &value) {
+  addEntry(*message.add_metadata_props(), key, value);
 }
 
 void noteGraph(GraphProto &graph, const std::string &path) {
@@ -119,6 +124,40 @@ TensorSite proto::siteOf(const TensorProto &tensor) {
   return site;
 }
 
+/// The message, in which large raw data at the end of `path` are external data: they stay in the file `name`, which
+/// `file` begins, until somebody looks at them.
+static std::string withoutData(StringRef message, ArrayRef<uint32_t> path, const char *file, StringRef name) {
+  std::string light;
+  while (std::optional<proto::WireField> field = proto::nextField(message)) {
+    const bool isNext = field->number == path.front(), isData = path.size() == 1;
+    if (!isNext || field->value.size() < proto::mappedBytes) {
+      light += field->whole;
+    } else if (!isData) {
+      std::string inner = withoutData(field->value, path.drop_front(), file, name);
+      light += field->tag.str() + proto::varintText(inner.size()) + inner;
+    } else {
+      TensorProto outside;
+      outside.set_data_location(TensorProto::EXTERNAL);
+      addEntry(*outside.add_external_data(), "location", name.str());
+      addEntry(*outside.add_external_data(), "offset", std::to_string(field->value.begin() - file));
+      light += outside.SerializeAsString();
+    }
+  }
+  return light + message.str();
+}
+
+/// As parseWithSites(), of which the file's large tensors are no part where they can be read from it later.
+static LogicalResult parseFile(StringRef bytes, StringRef path, StringRef folder, ModelProto &model, Location loc) {
+  SmallString<128> real, root;
+  StringRef head = bytes.ltrim();
+  if (head.starts_with("<") || head.starts_with("#") || llvm::sys::fs::real_path(path, real) ||
+      llvm::sys::fs::real_path(folder, root) || llvm::sys::path::parent_path(real) != root)
+    return proto::parseWithSites(bytes, model, loc);
+  const uint32_t rawData[] = {ModelProto::kGraphFieldNumber, GraphProto::kInitializerFieldNumber,
+                              TensorProto::kRawDataFieldNumber};
+  return proto::parseWithSites(withoutData(bytes, rawData, bytes.begin(), llvm::sys::path::filename(path)), model, loc);
+}
+
 llvm::Expected<TensorSites> mpt::sitesOf(StringRef path) {
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!file)
@@ -130,15 +169,15 @@ llvm::Expected<TensorSites> mpt::sitesOf(StringRef path) {
   ModelProto model;
   TensorSites sites;
   Location loc = proto::namedLoc(&context, path);
-  if (failed(proto::parseWithSites((*file)->getBuffer(), model, loc)))
+  StringRef folder = llvm::sys::path::parent_path(path);
+  folder = folder.empty() ? "." : folder;
+  if (failed(parseFile((*file)->getBuffer(), path, folder, model, loc)))
     return llvm::createStringError("'" + path + "': " + message);
   proto::DeclaredParameters declared = proto::declaredParameters(model.graph());
   if (failed(proto::liftTensors(model, &context)))
     return llvm::createStringError("'" + path + "': " + message);
   // Those that stayed one tensor are so in the state as well.
   proto::separateStatistics(model);
-  StringRef folder = llvm::sys::path::parent_path(path);
-  folder = folder.empty() ? "." : folder;
   proto::JoinedTensors joined;
   proto::SeparatedTensors separated;
   if (failed(proto::settleTensors(model, {}, folder, declared, joined, separated, loc)))
