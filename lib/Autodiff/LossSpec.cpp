@@ -104,10 +104,6 @@ bool mpt::hasClasses(LossKind kind) {
   return kind == LossKind::softmaxCrossEntropy || kind == LossKind::nll || kind == LossKind::focal;
 }
 
-StringRef mpt::stringifyLossKind(LossKind kind) {
-  return find_if(kinds, [&](const KindInfo &info) { return info.kind == kind; })->name;
-}
-
 std::vector<Described> mpt::describeLosses() {
   std::vector<Described> all;
   for (const KindInfo &info : kinds)

@@ -2,8 +2,6 @@
 // Learning-rate schedules in core ops, on scalars in FP64.
 #include "mpt/Autodiff/Schedule.h"
 
-#include "llvm/Support/MathExtras.h"
-
 using namespace mlir;
 using namespace mpt;
 

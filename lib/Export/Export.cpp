@@ -8,7 +8,6 @@
 #include "Portable.h"
 #include "Writer.h"
 
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/Support/JSON.h"
 
 using namespace mlir;

@@ -5,8 +5,6 @@
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Export/Export.h"
 
-#include "mlir/IR/AsmState.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From groups to mpt.fusion.
 #include "OpKinds.h"
-#include "mpt/Fusion/Backward.h"
 #include "mpt/Fusion/Grouping.h"
 #include "mpt/Fusion/OpOrder.h"
 

@@ -11,7 +11,6 @@
 #include "mpt/Support/MinCut.h"
 #include "mpt/Support/Refusal.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/SetVector.h"
 

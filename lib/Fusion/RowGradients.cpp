@@ -4,7 +4,6 @@
 
 #include "OpKinds.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
-#include "mpt/Fusion/Backward.h"
 #include "mpt/Interfaces/FusionRole.h"
 
 using namespace mlir;

@@ -2,8 +2,6 @@
 // Why rewrites refused, printed for the passes that --debug-only names.
 #include "mpt/Support/Refusal.h"
 
-#include "llvm/Support/raw_ostream.h"
-
 using namespace mlir;
 using namespace mpt;
 

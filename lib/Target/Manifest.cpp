@@ -5,7 +5,6 @@
 #include "mpt-c/abi.h"
 #include "mpt-c/abi_images.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Memory/Layout.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"

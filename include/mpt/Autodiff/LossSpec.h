@@ -47,8 +47,6 @@ llvm::Expected<llvm::SmallVector<LossSpec, 1>> parseLossSpecs(llvm::StringRef te
 /// The kinds and their settings, for lists that users ask for.
 std::vector<Described> describeLosses();
 
-llvm::StringRef stringifyLossKind(LossKind kind);
-
 } // namespace mpt
 
 #endif // MPT_AUTODIFF_LOSSSPEC_H

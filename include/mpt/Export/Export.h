@@ -37,7 +37,7 @@ struct StepFile {
 llvm::LogicalResult exportOnnx(mlir::ModuleOp module, mlir::func::FuncOp function, llvm::StringRef path);
 
 /// Writes func @step as a training step. Each state is an initializer `s`, its new value an output `s_next`; the
-/// model's metadata `mpt.states` says role and output of every state (see docs/onnx.md), so that importOnnx makes the
+/// model's metadata `mpt.states` says role and output of every state (see docs/onnx.md), so that import makes the
 /// same step of it. The model in use is func @predict or, without one, func @evaluate. Errors of portable files are
 /// located at the first op whose type they cannot have.
 llvm::LogicalResult exportStep(mlir::ModuleOp module, const StepFile &file, llvm::StringRef path);

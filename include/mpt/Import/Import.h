@@ -49,10 +49,7 @@ struct ImportOptions {
 /// Reads a binary or textual ONNX model: `onnx.node` ops one to one in `func @main`, one `train.state` an initializer
 /// with float elements, `mpt.constant` for the others. Local functions are inlined; types come from ONNX shape
 /// inference. Errors are reported to the context's diagnostics at the node's name. Large tensors stay mapped files.
-llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnx(llvm::StringRef path, const ImportOptions &options,
-                                                              mlir::MLIRContext *context);
-
-/// The same from memory. External data is looked up in `folder`, and refused when that is empty.
+/// External data is looked up in `folder`, and refused when that is empty.
 llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importOnnxBuffer(llvm::StringRef bytes, llvm::StringRef folder,
                                                                     const ImportOptions &options,
                                                                     mlir::MLIRContext *context);

@@ -34,7 +34,7 @@ struct TensorSite {
 /// By the tensor name of the state.
 using TensorSites = llvm::StringMap<TensorSite>;
 
-/// importOnnx(), which also says where in the file the states come from.
+/// importOnnxBuffer() of a file; where `sites` is not null, it says where in the file the states come from.
 llvm::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> importWithSites(llvm::StringRef path, const ImportOptions &options,
                                                                    mlir::MLIRContext *context, TensorSites *sites);
 

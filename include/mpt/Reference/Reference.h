@@ -9,8 +9,6 @@ namespace mpt {
 
 /// Attaches the Interpretable model of every core, train, rt and check op when its dialect is loaded.
 void registerReferenceModels(mlir::DialectRegistry &registry);
-/// All that the interpreter needs to read and run a module: core, train, check and func dialects, and the models.
-void registerReferenceDialects(mlir::DialectRegistry &registry);
 
 } // namespace mpt
 

@@ -271,10 +271,6 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importNodes(StringRef path, StringRef name
                            context);
 }
 
-FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnx(StringRef path, const ImportOptions &options, MLIRContext *context) {
-  return importWithSites(path, options, context, nullptr);
-}
-
 FailureOr<OwningOpRef<ModuleOp>> mpt::importWithSites(StringRef path, const ImportOptions &options,
                                                       MLIRContext *context, TensorSites *sites) {
   ImportOptions named = options;

@@ -4,7 +4,6 @@
 #include "MatrixEmulation.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -3,7 +3,6 @@
 #include "RowLaunch.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 

@@ -4,8 +4,6 @@
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Models/Models.h"
 
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
-
 using namespace mlir;
 using namespace mpt;
 

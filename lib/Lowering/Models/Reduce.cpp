@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element forms of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
-#include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"

@@ -3,7 +3,6 @@
 #include "ToNvvm.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Conversion/LLVMCommon/Pattern.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

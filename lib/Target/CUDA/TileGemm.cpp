@@ -4,7 +4,6 @@
 #include "TileGemm.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Lowering/GPU/Kernel.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
