@@ -47,8 +47,8 @@ public:
     };
     auto stateDecided = [&](train::StateOp state, const StateType &stored) {
       setAttr<MPTDialect::PrecisionAttrHelper>(
-          state, b.getDictionaryAttr({b.getNamedAttr("type", TypeAttr::get(stored.type)),
-                                      b.getNamedAttr("rule", b.getStringAttr(stored.rule))}));
+          state, PrecisionAttr::get(b.getContext(), b.getArrayAttr({}), b.getTypeArrayAttr(stored.type),
+                                    b.getStringAttr(stored.rule), /*quantized=*/false));
     };
     CostModel cost;
     cost.byTensor = hasOrderedSums(module);

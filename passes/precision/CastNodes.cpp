@@ -109,20 +109,18 @@ private:
     auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
     if (!decision)
       return success();
-    auto operands = decision.getAs<ArrayAttr>("operands"), results = decision.getAs<ArrayAttr>("results");
-    if (!isa<onnx::NodeOp>(op) || !operands || !results || operands.size() != op->getNumOperands() ||
-        results.size() != op->getNumResults())
+    if (!isa<onnx::NodeOp>(op) || !decision.fits(op))
       return op->emitOpError() << "expected mpt.precision with one type for each operand and result of a node";
-    for (auto [operand, wanted] : llvm::zip_equal(op->getOpOperands(), operands))
-      if (auto type = dyn_cast<TypeAttr>(wanted))
-        operand.set(converted(operand.get(), type.getValue(), op));
-    for (auto [result, wanted] : llvm::zip_equal(op->getResults(), results)) {
-      auto type = dyn_cast<TypeAttr>(wanted);
+    for (OpOperand &operand : op->getOpOperands())
+      if (Type type = decision.operandType(operand.getOperandNumber()))
+        operand.set(converted(operand.get(), type, op));
+    for (OpResult result : op->getResults()) {
+      Type type = decision.resultType(result.getResultNumber());
       auto tensor = dyn_cast<TensorType>(result.getType());
-      if (!type || !tensor || tensor.getElementType() == type.getValue())
+      if (!type || !tensor || tensor.getElementType() == type)
         continue;
       originalTypes[result] = tensor;
-      result.setType(tensor.clone(type.getValue()));
+      result.setType(tensor.clone(type));
     }
     // A conversion states its result's type itself.
     auto node = cast<onnx::NodeOp>(op);

@@ -55,18 +55,17 @@ private:
     return success();
   }
 
-  LogicalResult apply(Operation *op, DictionaryAttr decision, bool backward) {
-    auto operands = decision.getAs<ArrayAttr>("operands"), results = decision.getAs<ArrayAttr>("results");
-    if (!operands || !results || operands.size() != op->getNumOperands() || results.size() != op->getNumResults())
+  LogicalResult apply(Operation *op, PrecisionAttr decision, bool backward) {
+    if (!decision.fits(op))
       return op->emitOpError() << "expected mpt.precision with one type for each operand and result";
-    for (auto [operand, wanted] : llvm::zip_equal(op->getOpOperands(), operands))
-      if (auto type = dyn_cast<TypeAttr>(wanted))
-        operand.set(converted(operand.get(), type.getValue(), op, backward));
+    for (OpOperand &operand : op->getOpOperands())
+      if (Type type = decision.operandType(operand.getOperandNumber()))
+        operand.set(converted(operand.get(), type, op, backward));
     if (isa<train::ReadOp>(op)) // the state is still wide: its readers cast
       return success();
-    for (auto [result, wanted] : llvm::zip_equal(op->getResults(), results))
-      if (auto type = dyn_cast<TypeAttr>(wanted))
-        result.setType(tensorType(result).clone(type.getValue()));
+    for (OpResult result : op->getResults())
+      if (Type type = decision.resultType(result.getResultNumber()))
+        result.setType(tensorType(result).clone(type));
     return success();
   }
 

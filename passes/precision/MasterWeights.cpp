@@ -53,15 +53,15 @@ public:
         continue;
       }
       auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(state);
-      auto type = decision ? decision.getAs<TypeAttr>("type") : TypeAttr();
+      Type type = decision ? decision.resultType(0) : Type();
       auto tensor = cast<RankedTensorType>(state.getType());
-      if (!type || type.getValue() == tensor.getElementType())
+      if (!type || type == tensor.getElementType())
         continue;
-      RankedTensorType narrow = tensor.clone(type.getValue());
+      RankedTensorType narrow = tensor.clone(type);
       if (found.writes.empty())
         storeNarrow(state, narrow, found);
       else if (isPacked(state, narrow, found))
-        setAttr<library::LibraryDialect::PackedAttrHelper>(state, type);
+        setAttr<library::LibraryDialect::PackedAttrHelper>(state, TypeAttr::get(type));
       else if (failed(addMaster(state, narrow, found)))
         return signalPassFailure();
     }

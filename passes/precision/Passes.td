@@ -8,7 +8,7 @@ include "passes/PassBase.td"
 def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
   let summary = "decide the type of every float value, with the reason";
   let description = [{
-    In: a module of phase training. Out: the same module with `mpt.policy` on it and `mpt.precision = {operands, results, rule}`
+    In: a module of phase training. Out: the same module with `mpt.policy` on it and `#mpt.precision<operands, results, rule>`
     on ops and parameter states; no type changes yet. All functions are decided together, because they share parameters.
 
     Rules apply in the order class, layer, op, node, then `rules`, `keep-f32` and `keep-narrow`. Slots that an op declares
@@ -53,7 +53,7 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
   let summary = "decide the type of every float value of a graph of ONNX nodes, with the reason";
   let description = [{
     In: `func @main` of `onnx.node` ops, as it is in the file. Out: the same with `mpt.policy` on the module and
-    `mpt.precision = {operands, results, rule}` on nodes. Subgraphs are decided together with the graph around them.
+    `#mpt.precision<operands, results, rule>` on nodes. Subgraphs are decided together with the graph around them.
 
     The schema of a node's version says which slots may be narrow and which share a type; nodes without a schema keep theirs.
     The graph's inputs and results stay as they are. What leads from the last contraction to results of the graph (a loss, an
@@ -62,8 +62,8 @@ def AssignNodes : Pass<"precision-assign-nodes", "::mlir::ModuleOp"> {
     casts.
 
     ```mlir
-    %y = "onnx.node"(%x, %w) <{op_type = "MatMul", ...}> {mpt.precision = {operands = [f16, f16], results = [f16],
-                             rule = "class contraction -> narrow"}} : ...
+    %y = "onnx.node"(%x, %w) <{op_type = "MatMul", ...}> {mpt.precision = #mpt.precision<operands = [f16, f16], results = [f16],
+                             rule = "class contraction -> narrow">} : ...
     ```
   }];
   let options = [

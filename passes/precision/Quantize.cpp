@@ -62,7 +62,7 @@ private:
     DenseMap<std::pair<Value, Type>, std::string> names;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
       auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(&op);
-      if (!decision || !decision.contains("quantized"))
+      if (!decision || !decision.getQuantized())
         continue;
       for (OpOperand &operand : op.getOpOperands()) {
         bool isGradient = parts.isGradient(operand.get());

@@ -112,17 +112,14 @@ private:
   /// Operands have the types that were decided: no other rounding stands in for one that is missing.
   LogicalResult verifyDecided(Operation *op) {
     auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
-    auto types = decision ? decision.getAs<ArrayAttr>("operands") : ArrayAttr();
     // Writes obey their states, whose types are verified with them.
-    if (!types || decision.contains("quantized") || op->getNumResults() == 0)
+    if (!decision || decision.getQuantized() || op->getNumResults() == 0)
       return success();
-    for (auto [i, operand, wanted] : llvm::enumerate(op->getOperands().take_front(types.size()),
-                                                     types.getValue().take_front(op->getNumOperands()))) {
-      auto type = dyn_cast<TypeAttr>(wanted);
-      Type have = getElementTypeOrSelf(operand.getType());
-      if (type && isa<FloatType>(have) && isa<FloatType>(type.getValue()) && have != type.getValue())
-        return op->emitOpError() << "expected " << type.getValue() << " for operand " << i << ", as was decided, got "
-                                 << have << ": a cast is missing";
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      Type type = decision.operandType(i), have = getElementTypeOrSelf(operand.getType());
+      if (type && isa<FloatType>(have) && isa<FloatType>(type) && have != type)
+        return op->emitOpError() << "expected " << type << " for operand " << i << ", as was decided, got " << have
+                                 << ": a cast is missing";
     }
     return success();
   }

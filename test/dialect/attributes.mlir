@@ -38,20 +38,26 @@ func.func private @f() -> (tensor<f32> {mpt.output})
 
 // -----
 
-// expected-error @below {{expected a discardable attribute that the train dialect declares, got 'train.scales'}}
+// expected-error @below {{expected a discardable attribute that the train dialect declares for operations, got 'train.scales'}}
 module attributes {train.scales} {}
 
 // -----
 
-// expected-error @below {{expected a unit attribute as 'train.scale', got true}}
+// expected-error @below {{expected another kind of attribute as 'train.scale', got true}}
 module attributes {train.scale = true} {}
 
 // -----
 
-// expected-error @below {{expected "forward", "backward" or "update" as 'train.part', got "sideways"}}
-module attributes {train.part = "sideways"} {}
+// expected-error @below {{expected another kind of attribute as 'train.part', got "backward"}}
+module attributes {train.part = "backward"} {}
 
 // -----
 
-// expected-error @below {{expected "forward", "backward" or "update" as 'train.part', got 1 : i32}}
-module attributes {train.part = 1 : i32} {}
+// expected-error @below {{expected ::mpt::TrainingPart to be one of: forward, backward, update}}
+// expected-error @below {{failed to parse Train_PartAttr parameter}}
+module attributes {train.part = #train<part sideways>} {}
+
+// -----
+
+// expected-error @below {{expected a float type or unit, got i32}}
+module attributes {mpt.precision = #mpt.precision<operands = [f16, unit], results = [i32], rule = "rule">} {}

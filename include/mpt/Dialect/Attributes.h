@@ -45,6 +45,24 @@ template <typename Helper> mlir::NamedAttribute namedAttr(AttrClass<Helper> valu
   return {mlir::StringAttr::get(value.getContext(), Helper::getNameStr()), value};
 }
 
+/// Whether the attribute is the one of `Helper`, with a value of its class.
+template <typename Helper> bool isOne(mlir::NamedAttribute attribute) {
+  return attribute.getName() == Helper::getNameStr() && llvm::isa<AttrClass<Helper>>(attribute.getValue());
+}
+/// The discardable attributes of a dialect that may stand at a kind of place.
+template <typename... Helpers> struct AttributeSet {
+  static llvm::LogicalResult verify(mlir::Operation *op, mlir::NamedAttribute attribute, llvm::StringRef place) {
+    if ((isOne<Helpers>(attribute) || ...))
+      return llvm::success();
+    llvm::StringRef name = attribute.getName();
+    if (((name == Helpers::getNameStr()) || ...))
+      return op->emitOpError() << "expected another kind of attribute as '" << name << "', got "
+                               << attribute.getValue();
+    return op->emitOpError() << "expected a discardable attribute that the " << name.split('.').first
+                             << " dialect declares for " << place << ", got '" << name << "'";
+  }
+};
+
 } // namespace mpt
 
 #endif // MPT_DIALECT_ATTRIBUTES_H

@@ -3,9 +3,8 @@
 #ifndef MPT_PRECISION_DECISIONS_H
 #define MPT_PRECISION_DECISIONS_H
 
+#include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Solve.h"
-
-#include "mlir/IR/Builders.h"
 
 namespace mpt {
 
@@ -14,8 +13,7 @@ struct DecisionCounts {
   int64_t narrow = 0, wide = 0;
 };
 
-/// {operands, results, rule} with unit for null types; `quantized` as the attribute's description says.
-mlir::DictionaryAttr decisionAttr(mlir::Builder &builder, const OpTypes &types, DecisionCounts &counts);
+PrecisionAttr decisionAttr(mlir::Builder &builder, const OpTypes &types, DecisionCounts &counts);
 
 /// What was decided for `op`; no types where nothing was.
 OpTypes decisionOf(mlir::Operation *op);

@@ -173,8 +173,8 @@ void GemmOp::build(OpBuilder &builder, OperationState &state, MatMulOp matmul, T
                                  type.getElementType());
   build(builder, state, type, kept, sums, matmul.getA(), matmul.getB(), bias, ValueRange(), Value(), aux,
         matmul.getTransposeA(), matmul.getTransposeB(), APFloat(1.0), form, matmul.getNumericsAttr(), TypeAttr());
-  if (Attribute part = matmul->getAttr(kPartAttr))
-    state.addAttribute(kPartAttr, part);
+  if (auto part = getAttr<train::TrainDialect::PartAttrHelper>(matmul))
+    state.addAttribute(train::TrainDialect::PartAttrHelper::getNameStr(), part);
 }
 
 bool GemmOp::takesFloat8(RankedTensorType a, RankedTensorType b) {

@@ -44,24 +44,7 @@ void MPTDialect::initialize() {
 
 namespace {
 
-/// Whether the attribute is the one of `Helper`, with a value of its class.
-template <typename Helper> bool isOne(NamedAttribute attribute) {
-  return attribute.getName() == Helper::getNameStr() && isa<AttrClass<Helper>>(attribute.getValue());
-}
-
 /// The discardable attributes of MPTBase.td, where each may stand.
-template <typename... Helpers> struct AttributeSet {
-  static LogicalResult verify(function_ref<InFlightDiagnostic()> error, NamedAttribute attribute, StringRef place) {
-    if ((isOne<Helpers>(attribute) || ...))
-      return success();
-    bool known = ((attribute.getName() == Helpers::getNameStr()) || ...);
-    if (known)
-      return error() << "expected another kind of attribute as '" << attribute.getName().getValue() << "', got "
-                     << attribute.getValue();
-    return error() << "expected a discardable attribute that the mpt dialect declares for " << place << ", got '"
-                   << attribute.getName().getValue() << "'";
-  }
-};
 using OperationAttributes =
     AttributeSet<MPTDialect::NameAttrHelper, MPTDialect::StepAttrHelper, MPTDialect::OptimizerAttrHelper,
                  MPTDialect::ManifestAttrHelper, MPTDialect::MomentumAttrHelper, MPTDialect::StatisticsAttrHelper,
@@ -80,14 +63,32 @@ using ResultAttributes = AttributeSet<MPTDialect::NameAttrHelper, MPTDialect::We
 
 } // namespace
 
+LogicalResult PrecisionAttr::verify(function_ref<InFlightDiagnostic()> error, ArrayAttr operands, ArrayAttr results,
+                                    StringAttr, bool) {
+  for (Attribute entry : llvm::concat<const Attribute>(operands, results))
+    if (auto type = dyn_cast<TypeAttr>(entry); !isa<UnitAttr>(entry) && !(type && isa<FloatType>(type.getValue())))
+      return error() << "expected a float type or unit, got " << entry;
+  return success();
+}
+
+static Type typeIn(ArrayAttr types, unsigned index) {
+  auto type = index < types.size() ? dyn_cast<TypeAttr>(types[index]) : TypeAttr();
+  return type ? type.getValue() : Type();
+}
+Type PrecisionAttr::operandType(unsigned index) { return typeIn(getOperands(), index); }
+Type PrecisionAttr::resultType(unsigned index) { return typeIn(getResults(), index); }
+bool PrecisionAttr::fits(Operation *op) {
+  return getOperands().size() == op->getNumOperands() && getResults().size() == op->getNumResults();
+}
+
 LogicalResult MPTDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
-  return OperationAttributes::verify([&] { return op->emitOpError(); }, attribute, "operations");
+  return OperationAttributes::verify(op, attribute, "operations");
 }
 LogicalResult MPTDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
-  return ArgumentAttributes::verify([&] { return op->emitOpError(); }, attribute, "arguments");
+  return ArgumentAttributes::verify(op, attribute, "arguments");
 }
 LogicalResult MPTDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
-  return ResultAttributes::verify([&] { return op->emitOpError(); }, attribute, "results");
+  return ResultAttributes::verify(op, attribute, "results");
 }
 
 Operation *MPTDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type, Location loc) {

@@ -6,7 +6,6 @@
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/Train/RequestOps.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
-#include "mpt/Dialect/Train/TrainingParts.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -72,19 +71,7 @@ StringRef TrainDialect::tensorName(StringRef symbol) {
 }
 
 LogicalResult TrainDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
-  if (attribute.getName() == mpt::kPartAttr) {
-    if (mpt::statedPart(op))
-      return success();
-    return op->emitOpError() << "expected \"forward\", \"backward\" or \"update\" as '" << mpt::kPartAttr << "', got "
-                             << attribute.getValue();
-  }
-  if (attribute.getName() != ScaleAttrHelper::getNameStr())
-    return op->emitOpError() << "expected a discardable attribute that the train dialect declares, got '"
-                             << attribute.getName().getValue() << "'";
-  if (!isa<UnitAttr>(attribute.getValue()))
-    return op->emitOpError() << "expected a unit attribute as '" << attribute.getName().getValue() << "', got "
-                             << attribute.getValue();
-  return success();
+  return mpt::AttributeSet<ScaleAttrHelper, PartAttrHelper>::verify(op, attribute, "operations");
 }
 
 LogicalResult StateOp::verify() {

@@ -3,12 +3,9 @@
 #include "mpt/Dialect/Train/TrainingParts.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
-#include "mpt/Dialect/Train/TrainDialect.h"
 
 using namespace mlir;
 using namespace mpt;
-
-#include "mpt/Dialect/Train/TrainingParts.cpp.inc"
 
 /// Training ops state a part by what they are.
 static TrainingPart partOf(Operation *op) {
@@ -45,12 +42,12 @@ TrainingParts::TrainingParts(func::FuncOp function) {
 }
 
 std::optional<TrainingPart> mpt::statedPart(Operation *op) {
-  auto stated = op->getAttrOfType<StringAttr>(kPartAttr);
-  return stated ? symbolizeTrainingPart(stated.getValue()) : std::nullopt;
+  auto stated = getAttr<train::TrainDialect::PartAttrHelper>(op);
+  return stated ? std::optional(stated.getValue()) : std::nullopt;
 }
 
 void mpt::statePart(Operation *op, TrainingPart part) {
-  op->setAttr(kPartAttr, StringAttr::get(op->getContext(), stringifyTrainingPart(part)));
+  setAttr<train::TrainDialect::PartAttrHelper>(op, train::TrainingPartAttr::get(op->getContext(), part));
 }
 
 bool mpt::isContraction(Operation *op) {

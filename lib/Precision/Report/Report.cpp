@@ -28,8 +28,7 @@ static int64_t bytesOf(RankedTensorType type) {
 }
 static std::string ruleOf(Operation *op) {
   auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
-  auto rule = decision ? decision.getAs<StringAttr>("rule") : StringAttr();
-  return rule ? rule.str() : "";
+  return decision ? decision.getRule().str() : "";
 }
 
 static std::optional<RangeProfile> profileOf(const RangeProfiles *measured, StringRef key) {

@@ -2,8 +2,6 @@
 // Decisions as attributes.
 #include "mpt/Precision/Decisions.h"
 
-#include "mpt/Dialect/MPT/MPTDialect.h"
-
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -19,13 +17,9 @@ static ArrayAttr typeList(Builder &builder, ArrayRef<Type> types, mpt::DecisionC
   return builder.getArrayAttr(list);
 }
 
-DictionaryAttr mpt::decisionAttr(Builder &builder, const OpTypes &types, DecisionCounts &counts) {
-  SmallVector<NamedAttribute> entries{builder.getNamedAttr("operands", typeList(builder, types.operands, counts)),
-                                      builder.getNamedAttr("results", typeList(builder, types.results, counts)),
-                                      builder.getNamedAttr("rule", types.rule)};
-  if (types.quantized)
-    entries.push_back(builder.getNamedAttr("quantized", builder.getUnitAttr()));
-  return builder.getDictionaryAttr(entries);
+mpt::PrecisionAttr mpt::decisionAttr(Builder &builder, const OpTypes &types, DecisionCounts &counts) {
+  return PrecisionAttr::get(builder.getContext(), typeList(builder, types.operands, counts),
+                            typeList(builder, types.results, counts), types.rule, types.quantized);
 }
 
 mpt::OpTypes mpt::decisionOf(Operation *op) {
@@ -33,14 +27,11 @@ mpt::OpTypes mpt::decisionOf(Operation *op) {
   auto decision = getAttr<MPTDialect::PrecisionAttrHelper>(op);
   if (!decision)
     return types;
-  auto read = [&](StringRef key, SmallVectorImpl<Type> &to) {
-    if (auto list = decision.getAs<ArrayAttr>(key))
-      for (Attribute entry : list)
-        to.push_back(isa<TypeAttr>(entry) ? cast<TypeAttr>(entry).getValue() : Type());
-  };
-  read("operands", types.operands);
-  read("results", types.results);
-  types.rule = decision.getAs<StringAttr>("rule");
-  types.quantized = decision.contains("quantized");
+  for (unsigned i = 0; i < decision.getOperands().size(); ++i)
+    types.operands.push_back(decision.operandType(i));
+  for (unsigned i = 0; i < decision.getResults().size(); ++i)
+    types.results.push_back(decision.resultType(i));
+  types.rule = decision.getRule();
+  types.quantized = decision.getQuantized();
   return types;
 }

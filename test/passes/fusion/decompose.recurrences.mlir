@@ -13,12 +13,12 @@ func.func @whole(%x: tensor<2x3x12xbf16>, %r: tensor<12x4xbf16>, %h: tensor<3x4x
   return %y : tensor<2x3x4xbf16>
 }
 
-// No runtime computes them in FP64.
+// No runtime computes them in FP64. The GEMMs belong to the part of the step that the recurrence does.
 // CHECK-LABEL: func.func @double
 // CHECK-NOT: mpt.recurrence
-// CHECK-COUNT-2: mpt.matmul
+// CHECK-COUNT-2: mpt.matmul {{.*}}train.part = #train<part backward>
 func.func @double(%dy: tensor<2x3x4xf64>, %r: tensor<4x4xf64>, %h: tensor<3x4xf64>, %y: tensor<2x3x4xf64>) -> tensor<3x4xf64> {
-  %dx, %dh = mpt.recurrence_backward tanh %dy, %r, %h, %y {reverse} : (tensor<2x3x4xf64>, tensor<4x4xf64>, tensor<3x4xf64>, tensor<2x3x4xf64>) -> (tensor<2x3x4xf64>, tensor<3x4xf64>)
+  %dx, %dh = mpt.recurrence_backward tanh %dy, %r, %h, %y {reverse, train.part = #train<part backward>} : (tensor<2x3x4xf64>, tensor<4x4xf64>, tensor<3x4xf64>, tensor<2x3x4xf64>) -> (tensor<2x3x4xf64>, tensor<3x4xf64>)
   return %dh : tensor<3x4xf64>
 }
 

@@ -154,7 +154,7 @@ func.func @magnitudes(%x: tensor<1024x256xf32>, %s: tensor<f32>, %w: tensor<256x
   %7 = mpt.cast %6 : tensor<1024x256xf32> to tensor<1024x256xf16>
   %8 = mpt.matmul %7, %w : (tensor<1024x256xf16>, tensor<256x256xf16>) -> tensor<1024x256xf32>
   %9 = mpt.reduce sum %8 {axes = array<i64: 0, 1>} : (tensor<1024x256xf32>) -> tensor<f32>
-  %10 = mpt.matmul %7, %7 {train.part = "backward", transpose_a = true} : (tensor<1024x256xf16>, tensor<1024x256xf16>) -> tensor<256x256xf32>
+  %10 = mpt.matmul %7, %7 {train.part = #train<part backward>, transpose_a = true} : (tensor<1024x256xf16>, tensor<1024x256xf16>) -> tensor<256x256xf32>
   %11 = mpt.slice %10 {sizes = array<i64: 1, 1>, starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<256x256xf32>) -> tensor<1x1xf32>
   %12 = mpt.reshape %11 : (tensor<1x1xf32>) -> tensor<f32>
   %13 = mpt.reduce max %3 {axes = array<i64: 0>} : (tensor<1024xbf16>) -> tensor<bf16>

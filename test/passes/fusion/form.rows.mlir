@@ -30,7 +30,7 @@ func.func @loss(%x: tensor<16x50000xf16>, %w: tensor<16xf32>, %v: tensor<8x50000
   %cb = mpt.broadcast %count {dims = array<i64>} : (tensor<f32>) -> tensor<16x50000xf32>
   %g = mpt.div %p, %cb : tensor<16x50000xf32>
   %narrow = mpt.cast %g : tensor<16x50000xf32> to tensor<16x50000xf16>
-  %dy = mpt.matmul %narrow, %v {train.part = "backward", numerics = #mpt.numerics<in = f16, acc = f32, out = f16>, transpose_b = true} : (tensor<16x50000xf16>, tensor<8x50000xf16>) -> tensor<16x8xf16>
+  %dy = mpt.matmul %narrow, %v {train.part = #train<part backward>, numerics = #mpt.numerics<in = f16, acc = f32, out = f16>, transpose_b = true} : (tensor<16x50000xf16>, tensor<8x50000xf16>) -> tensor<16x8xf16>
   return %loss, %dy : tensor<f32>, tensor<16x8xf16>
 }
 
@@ -57,6 +57,6 @@ func.func @scaled(%x: tensor<16x50000xf16>, %w: tensor<16xf32>, %v: tensor<8x500
   %g = mpt.div %p, %cb : tensor<16x50000xf32>
   %narrow = mpt.cast %g : tensor<16x50000xf32> to tensor<16x50000xf16>
   %m = mpt.reduce max %g {axes = array<i64: 1>} : (tensor<16x50000xf32>) -> tensor<16xf32>
-  %dy = mpt.matmul %narrow, %v {train.part = "backward", numerics = #mpt.numerics<in = f16, acc = f32, out = f16>, transpose_b = true} : (tensor<16x50000xf16>, tensor<8x50000xf16>) -> tensor<16x8xf16>
+  %dy = mpt.matmul %narrow, %v {train.part = #train<part backward>, numerics = #mpt.numerics<in = f16, acc = f32, out = f16>, transpose_b = true} : (tensor<16x50000xf16>, tensor<8x50000xf16>) -> tensor<16x8xf16>
   return %loss, %dy, %m : tensor<f32>, tensor<16x8xf16>, tensor<16xf32>
 }

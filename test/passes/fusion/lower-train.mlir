@@ -106,9 +106,9 @@ func.func @update(%scale: tensor<f32>, %good: tensor<i32>, %left: tensor<i32>, %
 // backward pass reads is part of it.
 // CHECK-LABEL: func.func @parts
 // CHECK: mpt.matmul %arg0, %{{.*}} : (tensor<8x8xf32>
-// CHECK: mpt.matmul %{{.*}} {train.part = "backward", transpose_a = true}
-// CHECK: mpt.matmul %{{.*}} {train.part = "backward", transpose_b = true}
-// CHECK: mpt.matmul %{{.*}} {train.part = "update"}
+// CHECK: mpt.matmul %{{.*}} {train.part = #train<part backward>, transpose_a = true}
+// CHECK: mpt.matmul %{{.*}} {train.part = #train<part backward>, transpose_b = true}
+// CHECK: mpt.matmul %{{.*}} {train.part = #train<part update>}
 module {
   train.state parameter @w : tensor<8x8xf32>
   func.func @parts(%x: tensor<8x8xf32>, %dy: tensor<8x8xf32>, %s: tensor<f32>) -> tensor<8x8xf32> {

@@ -42,11 +42,11 @@ func.func @step(%x: tensor<128x32xf32>, %w: tensor<32x64xf32>, %b: tensor<128x64
   %y = mpt.matmul %a, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
   %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<128x64xf32>) -> tensor<f32>
   %gy = mpt.broadcast %loss {dims = array<i64>} : (tensor<f32>) -> tensor<128x64xf32>
-  %gv = mpt.matmul %a, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %ga = mpt.matmul %gy, %v {train.part = "backward", transpose_b = true} : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %gv = mpt.matmul %a, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %ga = mpt.matmul %gy, %v {train.part = #train<part backward>, transpose_b = true} : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
   %d = mpt.add %e, %h : tensor<128x64xf32>
   %gh = mpt.mul %ga, %d : tensor<128x64xf32>
-  %gw = mpt.matmul %x, %gh {train.part = "backward", transpose_a = true} : (tensor<128x32xf32>, tensor<128x64xf32>) -> tensor<32x64xf32>
+  %gw = mpt.matmul %x, %gh {train.part = #train<part backward>, transpose_a = true} : (tensor<128x32xf32>, tensor<128x64xf32>) -> tensor<32x64xf32>
   return %loss, %gv, %gw : tensor<f32>, tensor<64x64xf32>, tensor<32x64xf32>
 }
 
@@ -67,7 +67,7 @@ func.func @input(%x: tensor<128x64xf32>, %w: tensor<64x64xf16>) -> (tensor<f32> 
   %loss = mpt.reduce sum %m {axes = array<i64: 0>} : (tensor<128xf32>) -> tensor<f32>
   %s = mpt.broadcast %m {dims = array<i64: 0>} : (tensor<128xf32>) -> tensor<128x64xf32>
   %n = mpt.cast %s : tensor<128x64xf32> to tensor<128x64xf16>
-  %g = mpt.matmul %c, %n {train.part = "backward", transpose_a = true} : (tensor<128x64xf16>, tensor<128x64xf16>) -> tensor<64x64xf32>
+  %g = mpt.matmul %c, %n {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf16>, tensor<128x64xf16>) -> tensor<64x64xf32>
   return %loss, %g : tensor<f32>, tensor<64x64xf32>
 }
 
@@ -100,10 +100,10 @@ func.func @cheap(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<6
   %y = mpt.matmul %a, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
   %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<128x64xf32>) -> tensor<f32>
   %gy = mpt.broadcast %loss {dims = array<i64>} : (tensor<f32>) -> tensor<128x64xf32>
-  %gv = mpt.matmul %a, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %ga = mpt.matmul %gy, %v {train.part = "backward", transpose_b = true} : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %gv = mpt.matmul %a, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %ga = mpt.matmul %gy, %v {train.part = #train<part backward>, transpose_b = true} : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
   %gh = mpt.mul %ga, %p : tensor<128x64xf32>
-  %gw = mpt.matmul %x, %gh {train.part = "backward", transpose_a = true} : (tensor<128x8192xf32>, tensor<128x64xf32>) -> tensor<8192x64xf32>
+  %gw = mpt.matmul %x, %gh {train.part = #train<part backward>, transpose_a = true} : (tensor<128x8192xf32>, tensor<128x64xf32>) -> tensor<8192x64xf32>
   return %loss, %gv, %gw : tensor<f32>, tensor<64x64xf32>, tensor<8192x64xf32>
 }
 
@@ -133,13 +133,13 @@ func.func @chain(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<6
   %y = mpt.matmul %s3, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
   %loss = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<128x64xf32>) -> tensor<f32>
   %gy = mpt.broadcast %loss {dims = array<i64>} : (tensor<f32>) -> tensor<128x64xf32>
-  %g3 = mpt.matmul %s3, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %g2 = mpt.matmul %s2, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %g1 = mpt.matmul %s1, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %ga = mpt.matmul %a, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %gb = mpt.matmul %b, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %gc = mpt.matmul %c, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
-  %gd = mpt.matmul %d, %gy {train.part = "backward", transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %g3 = mpt.matmul %s3, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %g2 = mpt.matmul %s2, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %g1 = mpt.matmul %s1, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %ga = mpt.matmul %a, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %gb = mpt.matmul %b, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %gc = mpt.matmul %c, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %gd = mpt.matmul %d, %gy {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
   return %loss, %g3, %g2, %g1, %ga, %gb, %gc, %gd : tensor<f32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>,
     tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>
 }

@@ -19,8 +19,8 @@ func.func @step(%x: tensor<8x16x9x9xf32>, %w: tensor<4x16x3x3xf16>) -> (tensor<f
   %b = mpt.broadcast %loss {dims = array<i64>} : (tensor<f32>) -> tensor<8x4x9x9xf32>
   %dy = mpt.mul %y, %b : tensor<8x4x9x9xf32>
   %g = mpt.cast %dy {overflow = #mpt<overflow saturate>} : tensor<8x4x9x9xf32> to tensor<8x4x9x9xf8E5M2>
-  %dw = mpt.conv_backward_weights %q, %g {train.part = "backward", dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<8x16x9x9xf8E4M3FN>, tensor<8x4x9x9xf8E5M2>) -> tensor<4x16x3x3xf32>
-  %dx = mpt.conv_backward_data %g, %w {train.part = "backward", dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<8x4x9x9xf8E5M2>, tensor<4x16x3x3xf16>) -> tensor<8x16x9x9xf32>
+  %dw = mpt.conv_backward_weights %q, %g {train.part = #train<part backward>, dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<8x16x9x9xf8E4M3FN>, tensor<8x4x9x9xf8E5M2>) -> tensor<4x16x3x3xf32>
+  %dx = mpt.conv_backward_data %g, %w {train.part = #train<part backward>, dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<8x4x9x9xf8E5M2>, tensor<4x16x3x3xf16>) -> tensor<8x16x9x9xf32>
   return %loss, %dw, %dx : tensor<f32>, tensor<4x16x3x3xf32>, tensor<8x16x9x9xf32>
 }
 

@@ -2,11 +2,11 @@
 
 // Types, transposes and numerics go along; a GEMM that is one already stays.
 // CHECK-LABEL: func.func @gemms
-// CHECK: %[[Y:.*]] = library.gemm %arg0, %arg1 {numerics = #mpt.numerics<in = f16, acc = f32, out = f32>, train.part = "backward", transpose_a = true} : tensor<2x8x4xf16>, tensor<2x8x16xf16> -> tensor<2x4x16xf32>
+// CHECK: %[[Y:.*]] = library.gemm %arg0, %arg1 {numerics = #mpt.numerics<in = f16, acc = f32, out = f32>, train.part = #train<part backward>, transpose_a = true} : tensor<2x8x4xf16>, tensor<2x8x16xf16> -> tensor<2x4x16xf32>
 // CHECK-NEXT: %[[G:.*]] = library.gemm %arg2, %arg3 {epilogue = #library.epilogue<activation = gelu_tanh>} : tensor<4x8xbf16>, tensor<8x16xbf16> -> tensor<4x16xbf16>
 // CHECK-NEXT: return %[[Y]], %[[G]]
 func.func @gemms(%a: tensor<2x8x4xf16>, %b: tensor<2x8x16xf16>, %c: tensor<4x8xbf16>, %d: tensor<8x16xbf16>) -> (tensor<2x4x16xf32>, tensor<4x16xbf16>) {
-  %y = mpt.matmul %a, %b {train.part = "backward", numerics = #mpt.numerics<in = f16, acc = f32, out = f32>, transpose_a = true} : (tensor<2x8x4xf16>, tensor<2x8x16xf16>) -> tensor<2x4x16xf32>
+  %y = mpt.matmul %a, %b {train.part = #train<part backward>, numerics = #mpt.numerics<in = f16, acc = f32, out = f32>, transpose_a = true} : (tensor<2x8x4xf16>, tensor<2x8x16xf16>) -> tensor<2x4x16xf32>
   %g = library.gemm %c, %d {epilogue = #library.epilogue<activation = gelu_tanh>} : tensor<4x8xbf16>, tensor<8x16xbf16> -> tensor<4x16xbf16>
   return %y, %g : tensor<2x4x16xf32>, tensor<4x16xbf16>
 }

@@ -7,7 +7,7 @@
 // CHECK: %[[T:.*]] = mpt.transpose %[[K]] {permutation = array<i64: 0, 1, 3, 2>}
 // CHECK: %[[O:.*]], %[[STATS:.*]] = library.attention %[[Q]], %[[T]], %[[V]] {causal, scale = 2.500000e-01 : f64}
 // CHECK-NOT: mpt.softmax
-// CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = library.attention_gradient %[[Q]], %[[T]], %[[V]] of %[[O]], %[[STATS]] from %[[G]] {causal, scale = 2.500000e-01 : f64}
+// CHECK: %[[DQ:.*]], %[[DK:.*]], %[[DV:.*]] = library.attention_gradient %[[Q]], %[[T]], %[[V]] of %[[O]], %[[STATS]] from %[[G]] {causal, scale = 2.500000e-01 : f64, train.part = #train<part backward>}
 // CHECK: %[[DKT:.*]] = mpt.transpose %[[DK]] {permutation = array<i64: 0, 1, 3, 2>}
 // CHECK: return %[[O]], %[[DQ]], %[[DKT]], %[[DV]]
 func.func @step(%q: tensor<2x2x8x16xbf16>, %kt: tensor<2x2x16x8xbf16>, %v: tensor<2x2x8x16xbf16>, %g: tensor<2x2x8x16xbf16>) -> (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>, tensor<2x2x16x8xbf16>, tensor<2x2x8x16xbf16>) {
@@ -26,8 +26,8 @@ func.func @step(%q: tensor<2x2x8x16xbf16>, %kt: tensor<2x2x16x8xbf16>, %v: tenso
   %x = mpt.add %s, %masks : tensor<2x2x8x8xbf16>
   %p = mpt.softmax %x {axis = 3 : i64} : (tensor<2x2x8x8xbf16>) -> tensor<2x2x8x8xbf16>
   %o = mpt.matmul %p, %v : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
-  %dp = mpt.matmul %g, %v {transpose_b = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
-  %dv = mpt.matmul %p, %g {transpose_a = true} : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
+  %dp = mpt.matmul %g, %v {transpose_b = true, train.part = #train<part backward>} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x8xbf16>
+  %dv = mpt.matmul %p, %g {transpose_a = true, train.part = #train<part backward>} : (tensor<2x2x8x8xbf16>, tensor<2x2x8x16xbf16>) -> tensor<2x2x8x16xbf16>
   %ds = mpt.softmax_backward %dp, %p {axis = 3 : i64} : (tensor<2x2x8x8xbf16>, tensor<2x2x8x8xbf16>) -> tensor<2x2x8x8xbf16>
   %dqs = mpt.matmul %ds, %ks {transpose_b = true} : (tensor<2x2x8x8xbf16>, tensor<2x2x16x8xbf16>) -> tensor<2x2x8x16xbf16>
   %dks = mpt.matmul %qs, %ds {transpose_a = true} : (tensor<2x2x8x16xbf16>, tensor<2x2x8x8xbf16>) -> tensor<2x2x16x8xbf16>

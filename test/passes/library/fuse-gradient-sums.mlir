@@ -4,13 +4,13 @@
 // Both sums come with the gradient; the kernel takes them unless they are NaN.
 // CHECK-LABEL: func.func @norm
 // CHECK: %[[X:.*]] = mpt.conv %arg2, %arg3
-// CHECK: %[[DX:.*]], %[[SUMS:.*]]:2 = library.conv_backward_data %arg0, %arg1 norm %[[X]], %arg4, %arg5, %arg6, %arg7 : {{.*}} -> tensor<4x16x16x16xbf16> sums tensor<16xf32>, tensor<16xf32>
+// CHECK: %[[DX:.*]], %[[SUMS:.*]]:2 = library.conv_backward_data %arg0, %arg1 norm %[[X]], %arg4, %arg5, %arg6, %arg7 : {{.*}}train.part = #train<part backward>{{.*}} -> tensor<4x16x16x16xbf16> sums tensor<16xf32>, tensor<16xf32>
 // CHECK: mpt.fusion(%[[X]], %arg4, %arg5, %arg6, %arg7, %[[DX]], %[[SUMS]]#0, %[[SUMS]]#1)
 // CHECK: %[[SOUND:.*]] = mpt.compare eq
 // CHECK: mpt.select %[[SOUND]]
 func.func @norm(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: tensor<4x3x16x16xbf16>, %u: tensor<16x3x1x1xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) {
   %x = mpt.conv %v, %u {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 0, 0>, pads_low = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<4x3x16x16xbf16>, tensor<16x3x1x1xbf16>) -> tensor<4x16x16x16xbf16>
-  %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
+  %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>, train.part = #train<part backward>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
   %r:3 = mpt.fusion(%x, %mean, %inverse, %scale, %shift, %dx) : (tensor<4x16x16x16xbf16>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4x16x16x16xbf16>) -> (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) {
   ^bb0(%a: tensor<4x16x16x16xbf16>, %m: tensor<16xf32>, %i: tensor<16xf32>, %s: tensor<16xf32>, %b: tensor<16xf32>, %g: tensor<4x16x16x16xbf16>):
     %wide = mpt.cast %a : tensor<4x16x16x16xbf16> to tensor<4x16x16x16xf32>

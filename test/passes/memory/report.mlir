@@ -22,7 +22,7 @@ train.state slot @m : tensor<64x64xf32> of "w"
 func.func @step(%x: tensor<64x64xf32>) -> (tensor<64x64xf32> {mpt.name = "loss"}, tensor<64x64xf32>) {
   %h = mpt.matmul %x, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
   %y = mpt.matmul %h, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
-  %g = mpt.matmul %y, %h {train.part = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
-  %r = mpt.matmul %g, %x {train.part = "backward"} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
+  %g = mpt.matmul %y, %h {train.part = #train<part backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
+  %r = mpt.matmul %g, %x {train.part = #train<part backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
   return %y, %r : tensor<64x64xf32>, tensor<64x64xf32>
 }

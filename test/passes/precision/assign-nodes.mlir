@@ -9,7 +9,7 @@
 // KEEP: op_type = "MatMul"{{.*}}operands = [f32, f32]{{.*}}rule = "keep-f32 \22product\22 -> wide"
 func.func @main(%x: tensor<4x8xf32> {mpt.name = "x"}) -> (tensor<4x8xf32> {mpt.name = "y"}) {
   %w = onnx.initializer "w" {value = dense<1.0> : tensor<8x8xf32>} : tensor<8x8xf32>
-  // CHECK: op_type = "MatMul"{{.*}}mpt.precision = {operands = [f16, f16], results = [f16], rule = "class contraction -> narrow"}
+  // CHECK: op_type = "MatMul"{{.*}}mpt.precision = #mpt.precision<operands = [f16, f16], results = [f16], rule = "class contraction -> narrow">
   %0 = "onnx.node"(%x, %w) <{attrs = {}, domain = "", op_type = "MatMul", output_names = ["a"], version = 17 : i64}> : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("product")
   // CHECK: op_type = "Relu"{{.*}}results = [f16], rule = "class movement -> follow; fewest cast bytes"
   %1 = "onnx.node"(%0) <{attrs = {}, domain = "", op_type = "Relu", output_names = ["b"], version = 17 : i64}> : (tensor<4x8xf32>) -> tensor<4x8xf32>

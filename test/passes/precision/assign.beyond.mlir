@@ -2,14 +2,14 @@
 // RUN: mpt-opt %s --precision-assign=policy=amp-f16 | FileCheck %s
 // RUN: mpt-opt %s --precision-assign=policy=amp-bf16 | FileCheck %s --check-prefix=BF16
 
-// CHECK-NOT: train.state parameter @big {{.*}}type = f16
-// CHECK: train.state parameter @small {{.*}}mpt.precision = {{.*}}type = f16
+// CHECK-NOT: train.state parameter @big {{.*}}results = [f16]
+// CHECK: train.state parameter @small {{.*}}mpt.precision = #mpt.precision<operands = [], results = [f16]
 // CHECK: train.read @big {{.*}}results = [f32], rule = "'big' reaches 1e+05, beyond f16"
 // CHECK: mpt.transpose {{.*}}results = [f32], rule = "'big' reaches 1e+05, beyond f16"
 // CHECK: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "'big' reaches 1e+05, beyond f16"
 // CHECK: mpt.matmul {{.*}}operands = [f16, f16]
 // CHECK: mpt.add {{.*}}rule = "'mask' reaches 3.4e+38, beyond f16"
-// BF16: train.state parameter @big {{.*}}type = bf16
+// BF16: train.state parameter @big {{.*}}results = [bf16]
 // BF16: mpt.matmul {{.*}}operands = [bf16, bf16]
 train.state parameter @big : tensor<4x8xf32> = dense<[[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 100000.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
                                                      [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]]> : tensor<4x8xf32>

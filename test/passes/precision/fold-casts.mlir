@@ -45,10 +45,10 @@ func.func @joined(%x: tensor<4xbf16>) -> tensor<4xf16> attributes {mpt.lossy_cas
 
 // What was decided of a cast of the file's holds for what it reads now.
 // CHECK-LABEL: func.func @decided
-// CHECK-NEXT: mpt.cast %arg0 {mpt.precision = {operands = [bf16], results = [f16], rule = "r"}} : tensor<4xbf16> to tensor<4xf16>
+// CHECK-NEXT: mpt.cast %arg0 {mpt.precision = #mpt.precision<operands = [bf16], results = [f16], rule = "r">} : tensor<4xbf16> to tensor<4xf16>
 func.func @decided(%x: tensor<4xbf16>) -> tensor<4xf16> {
   %0 = mpt.cast %x : tensor<4xbf16> to tensor<4xf32>
-  %1 = mpt.cast %0 {mpt.precision = {operands = [f32], results = [f16], rule = "r"}} : tensor<4xf32> to tensor<4xf16>
+  %1 = mpt.cast %0 {mpt.precision = #mpt.precision<operands = [f32], results = [f16], rule = "r">} : tensor<4xf32> to tensor<4xf16>
   return %1 : tensor<4xf16>
 }
 

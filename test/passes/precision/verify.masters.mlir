@@ -120,7 +120,7 @@ module {
     %0 = mpt.cast %x : tensor<4xf32> to tensor<4xf16>
     %1 = mpt.cast %0 : tensor<4xf16> to tensor<4xf32>
     // expected-error @below {{expected 'f16' for operand 0, as was decided, got 'f32': a cast is missing}}
-    %2 = mpt.relu %1 {mpt.precision = {operands = [f16], results = [f16], rule = "by hand"}} : tensor<4xf32>
+    %2 = mpt.relu %1 {mpt.precision = #mpt.precision<operands = [f16], results = [f16], rule = "by hand">} : tensor<4xf32>
     return %2 : tensor<4xf32>
   }
 }

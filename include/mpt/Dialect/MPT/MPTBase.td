@@ -59,7 +59,7 @@ def MPT_Dialect : Dialect {
     "::mlir::UnitAttr":$output, "::mlir::DictionaryAttr":$step, "::mlir::DictionaryAttr":$optimizer,
     "::mlir::DictionaryAttr":$manifest, "::mlir::FloatAttr":$momentum, "::mlir::ArrayAttr":$statistics,
     "::mlir::UnitAttr":$loss, "::mlir::Attribute":$seed, "::mlir::UnitAttr":$storable,
-    "::mlir::DictionaryAttr":$policy, "::mlir::DictionaryAttr":$precision, "::mlir::IntegerAttr":$lossy_casts,
+    "::mlir::DictionaryAttr":$policy, "::mpt::PrecisionAttr":$precision, "::mlir::IntegerAttr":$lossy_casts,
     "::mlir::IntegerAttr":$rounding_streams, "::mlir::UnitAttr":$checked, "::mlir::StringAttr":$range,
     "::mlir::UnitAttr":$recomputed, "::mlir::DenseI64ArrayAttr":$traffic,
     "::mlir::IntegerAttr":$arena_bytes, "::mlir::UnitAttr":$kernel, "::mlir::StringAttr":$ops,
@@ -128,6 +128,25 @@ def MPT_ScatterKindAttr : MPT_EnumAttr<MPT_ScatterKind, "scatter_kind">;
 def MPT_RecurrentCell : MPT_Enum<"RecurrentCell", "what a recurrent layer computes in a step", [
   I32EnumAttrCase<"lstm", 0>, I32EnumAttrCase<"gru", 1>, I32EnumAttrCase<"tanh", 2>, I32EnumAttrCase<"relu", 3>]>;
 def MPT_RecurrentCellAttr : MPT_EnumAttr<MPT_RecurrentCell, "recurrent_cell">;
+
+def MPT_PrecisionAttr : MPT_Attr<"Precision", "precision"> {
+  let summary = "decision about the types of an op, or of a state, which has one result";
+  let description = [{
+    A type for each operand and result, or `unit` where nothing is decided; the rule that decided; `quantized` where the
+    operands of a contraction get 8-bit types with scales.
+  }];
+  let parameters = (ins "::mlir::ArrayAttr":$operands, "::mlir::ArrayAttr":$results, "::mlir::StringAttr":$rule,
+    DefaultValuedParameter<"bool", "false">:$quantized);
+  let assemblyFormat = "`<` struct($operands, $quantized, $results, $rule) `>`";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The type decided for a result or an operand, null where nothing is.
+    ::mlir::Type resultType(unsigned index);
+    ::mlir::Type operandType(unsigned index);
+    /// Whether there is an entry for each operand and result of `op`.
+    bool fits(::mlir::Operation *op);
+  }];
+}
 
 // ---- op classes
 // `numericClass` is an enumerator of ::mpt::NumericClass; bit i of `wideOperands`/`wideResults` keeps slot i FP32 or wider.

@@ -13,11 +13,13 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "mpt/Dialect/MPT/MPTDialect.h.inc"
 #include "mpt/Dialect/MPT/MPTEnums.h.inc"
 
+// Before the dialect, one of whose discardable attributes is among them.
 #define GET_ATTRDEF_CLASSES
 #include "mpt/Dialect/MPT/MPTAttributes.h.inc"
+
+#include "mpt/Dialect/MPT/MPTDialect.h.inc"
 
 #define GET_OP_CLASSES
 #include "mpt/Dialect/MPT/MPTOps.h.inc"

@@ -24,8 +24,9 @@ def Train_Dialect : Dialect {
     | attribute | where | meaning |
     |---|---|---|
     | `train.scale` | op | its results are scales: what ops that make scales are lowered to |
+    | `train.part` | op | part of the step that it belongs to, where data flow does not tell (TrainingParts.h) |
   }];
-  let discardableAttrs = (ins "::mlir::UnitAttr":$scale);
+  let discardableAttrs = (ins "::mlir::UnitAttr":$scale, "::mpt::train::TrainingPartAttr":$part);
   let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
     // Names of the states that the compiler adds itself.
@@ -58,6 +59,13 @@ def Train_Role : I32EnumAttr<"Role", "what a state tensor is for (numbered as mp
   let genSpecializedAttr = 0;
 }
 def Train_RoleAttr : EnumAttr<Train_Dialect, Train_Role, "role">;
+
+def Train_Part : I32EnumAttr<"TrainingPart", "part of a training step; later parts read values of earlier ones", [
+  I32EnumAttrCase<"forward", 0>, I32EnumAttrCase<"backward", 1>, I32EnumAttrCase<"update", 2>]> {
+  let cppNamespace = "::mpt";
+  let genSpecializedAttr = 0;
+}
+def Train_PartAttr : EnumAttr<Train_Dialect, Train_Part, "part">;
 
 def Train_Float : StaticShapeTensorOf<[AnyFloat]>;
 def Train_Number : StaticShapeTensorOf<[AnyFloat, AnyInteger]>;

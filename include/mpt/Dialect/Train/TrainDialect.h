@@ -13,11 +13,13 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "mpt/Dialect/Train/TrainDialect.h.inc"
 #include "mpt/Dialect/Train/TrainEnums.h.inc"
 
+// Before the dialect, some of whose discardable attributes are among them.
 #define GET_ATTRDEF_CLASSES
 #include "mpt/Dialect/Train/TrainAttributes.h.inc"
+
+#include "mpt/Dialect/Train/TrainDialect.h.inc"
 
 #define GET_OP_CLASSES
 #include "mpt/Dialect/Train/TrainOps.h.inc"

@@ -3,11 +3,11 @@
 #ifndef MPT_DIALECT_TRAIN_TRAININGPARTS_H
 #define MPT_DIALECT_TRAIN_TRAININGPARTS_H
 
+#include "mpt/Dialect/Train/TrainDialect.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/DenseMap.h"
-
-#include "mpt/Dialect/Train/TrainingParts.h.inc"
 
 namespace mpt {
 
@@ -29,8 +29,6 @@ private:
   llvm::DenseMap<mlir::Operation *, TrainingPart> parts;
   llvm::DenseMap<mlir::Value, TrainingPart> reached; ///< values computed from a gradient, with their part
 };
-
-constexpr llvm::StringLiteral kPartAttr = "train.part";
 
 /// The part that `op` states; none for most ops.
 std::optional<TrainingPart> statedPart(mlir::Operation *op);
