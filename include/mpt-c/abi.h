@@ -14,15 +14,11 @@
 extern "C" {
 #endif
 
-#define MPT_NAME_SCATTER "replica.scatter."
-#define MPT_NAME_GATHER "replica.gather."
-#define MPT_NAME_BETWEEN "between_" /* functions */
-
 /* Raised whenever a struct below or the meaning of a field changes; the runtime refuses other versions. */
-#define MPT_ABI_VERSION 7
+#define MPT_ABI_VERSION 8
 
 typedef struct mpt_tensor_desc {
-  const char *name;     /* ONNX name of the value; unique within its table */
+  const char *name;     /* ONNX name of the value; unique within its table and role */
   const char *of;       /* the parameter that a master, slot or accumulator belongs to; "" otherwise */
   const int64_t *shape; /* `rank` extents; row-major, contiguous */
   int64_t rank;
@@ -34,8 +30,8 @@ typedef struct mpt_tensor_desc {
 
 /* What a running function sees. The runtime fills it in; emitted code reads `state`, `arena`, `constants`, `inputs` and
  * `outputs` (the first five fields, in this order) and hands the pointer back to mpt_rt_*. On CUDA all of these are
- * addresses in the memory of the device (the two tables themselves lie on the host). Functions "between_<i>" read
- * `shard` too. */
+ * addresses in the memory of the device (the two tables themselves lie on the host). Functions of a step with
+ * divided states read `shard` too. */
 typedef struct mpt_exec {
   uint8_t *state;            /* persistent block, mpt_module_desc.state_bytes, 64-byte aligned */
   uint8_t *arena;            /* scratch of one call, mpt_function_desc.arena_bytes, 64-byte aligned */
@@ -76,17 +72,16 @@ typedef struct mpt_index_desc {
   const int64_t *ranges;
 } mpt_index_desc;
 
-/* With divided states, replicas meet more than once: between the two are "between_1", "between_2" ..., which run once a
- * replica. Their outputs, and those of "replica", may be "replica.scatter.<i>" too, of V rows: the sums of row k are
- * what replica k gets under that name; and "replica.gather.<i>", one row a replica, which come back as V rows in their
- * order. States that are divided lie behind all others. The table has one replica's shard of each; a process has one
- * behind the other for its replicas, and mpt_exec.shard is where their offsets count from. The manifest's "shards" has
- * the shapes of the whole tensors, and the bytes of the shards of a replica.
+/* A step with replicas is functions with phases 1, 2 ... The first computes what one replica adds: outputs of FP32 of
+ * role SUM or MAX, and an input of role REPLICA_NUMBER where it draws random numbers. The last takes the reductions
+ * over all replicas as inputs of the same names and roles, and runs once; the manifest's "replicas" has the number of
+ * replicas, and the inputs that are split.
  *
- * A step with replicas is two functions. "replica" computes what one replica adds: outputs of FP32 named
- * "replica.sum.<i>" or "replica.max.<i>", and an input "replica.number" (int64) with its number where it draws random
- * numbers. "combine" takes the reductions over all replicas under the same names, and the number of replicas as
- * "replica.count" (float32) where it is not fixed; the manifest's "replicas" has it, and the inputs that are split. */
+ * With divided states, replicas meet more than once: phases between the two run once a replica as well. Outputs may be
+ * of role SCATTER too, of V rows: the sums of row k are what replica k gets; and of role GATHER, one row a replica,
+ * which come back as V rows in their order. States that are divided lie behind all others. The table has one replica's
+ * shard of each; a process has one behind the other for its replicas, and mpt_exec.shard is where their offsets count
+ * from. The manifest's "shards" has the shapes of the whole tensors, and the bytes of the shards of a replica. */
 typedef struct mpt_function_desc {
   const char *name; /* "step", "gradients", "evaluate", "accumulate", "replica", "between_1", "combine" */
   mpt_function entry;
@@ -102,6 +97,7 @@ typedef struct mpt_function_desc {
   const mpt_buffer_desc *buffers; /* the largest ones of the arena, largest first */
   int64_t num_indices;
   const mpt_index_desc *indices;
+  int64_t phase; /* of a step with replicas, from 1; 0 for other functions */
 } mpt_function_desc;
 
 /* A kernel for a GPU. Its parameters are `num_args` addresses in device memory. */
@@ -276,7 +272,8 @@ static inline int64_t mpt_conv_workspace(const mpt_conv_desc *d, int native) {
 void mpt_rt_copy(mpt_exec *exec, void *dst, const void *src, int64_t bytes);
 void mpt_rt_zero(mpt_exec *exec, void *dst, int64_t bytes);
 
-/* Output `output` of the running function "replica" is complete, so that it can travel while the rest is computed. */
+/* Output `output` of the running function, a first phase, is complete, so that it can travel while the rest is
+ * computed. */
 void mpt_rt_ready(mpt_exec *exec, int64_t output);
 
 /* A float buffer that call `call` of the running function has written, in libraries that were compiled with

@@ -9,10 +9,6 @@
 extern "C" {
 #endif
 
-/* What a replica computes in one function of a step and reads in later ones, of any type: an output of the one and an
- * input of the others. The runtime keeps it for each local replica. */
-#define MPT_NAME_KEPT "replica.kept."
-
 /* On CUDA, as mpt_rt_ready: output `output` of "replica" holds its values once the device has done what was put on its
  * stream so far. MPT_OK. */
 int32_t mpt_cuda_ready(mpt_exec *exec, int64_t output);

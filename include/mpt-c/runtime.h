@@ -104,7 +104,7 @@ typedef struct mpt_trainer_options {
   struct mpt_world *world;
 } mpt_trainer_options;
 
-/* What a call computed. A field that the function does not compute, because it has no output of that name, is NaN
+/* What a call computed. A field that the function does not compute, because it has no output of that role, is NaN
  * (loss, grad_norm), 0 (skipped), 1 (loss_scale). A step computes grad_norm where it clips by it. */
 typedef struct mpt_metrics {
   double loss;

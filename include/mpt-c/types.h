@@ -37,13 +37,21 @@ typedef enum mpt_role {
   MPT_ROLE_ACCUMULATOR = 8, /* gradient accumulated over micro-steps, of the parameter named by `of` */
   MPT_ROLE_INPUT = 9,       /* function argument (not in the state block) */
   MPT_ROLE_OUTPUT = 10,     /* function result (not in the state block) */
-  MPT_ROLE_FROZEN = 11      /* parameter that no step changes (--freeze) */
+  MPT_ROLE_FROZEN = 11,     /* parameter that no step changes (--freeze) */
+  /* Function results that mpt_metrics has. */
+  MPT_ROLE_LOSS = 12,
+  MPT_ROLE_LOSS_SCALE = 13,
+  MPT_ROLE_GRAD_NORM = 14,
+  MPT_ROLE_SKIPPED = 15,
+  /* Of a step with replicas (mpt_function_desc): arguments that the runtime gives, and values that go from function to
+   * function under one name: replicas add them, or take the largest, or keep each its own. */
+  MPT_ROLE_REPLICA_NUMBER = 16, /* int64, from 0 */
+  MPT_ROLE_REPLICA_COUNT = 17,  /* float32, where it is not fixed */
+  MPT_ROLE_SUM = 18,
+  MPT_ROLE_MAX = 19,
+  MPT_ROLE_SCATTER = 20,
+  MPT_ROLE_GATHER = 21,
+  MPT_ROLE_KEPT = 22 /* of any type; the runtime keeps it for each local replica */
 } mpt_role;
-
-/* Names of what a step with replicas has beside the model's own inputs and outputs (mpt_function_desc). */
-#define MPT_NAME_REPLICA "replica.number"
-#define MPT_NAME_REPLICAS "replica.count"
-#define MPT_NAME_SUM "replica.sum."
-#define MPT_NAME_MAX "replica.max."
 
 #endif

@@ -33,9 +33,9 @@ DenseSet<Operation *> mpt::forwardOps(func::FuncOp function) {
     return map && map.contains(name);
   };
   SmallVector<Value> work;
-  for (auto &[name, value] : namedResults(function))
-    if (!has("gradients", name) && !has("next", name))
-      work.push_back(value);
+  for (const NamedValue &result : namedResults(function))
+    if (!has("gradients", result.name) && !has("next", result.name))
+      work.push_back(result.value);
   DenseSet<Operation *> ops;
   while (!work.empty())
     if (Operation *op = work.pop_back_val().getDefiningOp(); op && ops.insert(op).second)
@@ -47,8 +47,8 @@ SmallVector<std::pair<Value, FlatSymbolRefAttr>> mpt::newValues(func::FuncOp fun
   auto training = function->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
   auto next = training ? training.getAs<DictionaryAttr>("next") : DictionaryAttr();
   SmallVector<std::pair<Value, FlatSymbolRefAttr>> found;
-  for (auto &[name, value] : namedResults(function))
-    if (auto state = next ? next.getAs<FlatSymbolRefAttr>(name) : FlatSymbolRefAttr())
-      found.emplace_back(value, state);
+  for (const NamedValue &result : namedResults(function))
+    if (auto state = next ? next.getAs<FlatSymbolRefAttr>(result.name) : FlatSymbolRefAttr())
+      found.emplace_back(result.value, state);
   return found;
 }

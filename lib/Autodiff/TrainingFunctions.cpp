@@ -28,11 +28,20 @@ StringRef mpt::nameOfResult(func::FuncOp function, unsigned index) {
   return name ? name.getValue() : StringRef();
 }
 
-Value mpt::addArgument(func::FuncOp function, StringRef name, Type type) {
-  Builder builder(function.getContext());
+static DictionaryAttr attributesOf(MLIRContext *context, StringRef name, std::optional<train::Role> role) {
+  SmallVector<NamedAttribute> entries;
+  if (!name.empty())
+    entries.push_back(namedAttr<MPTDialect::NameAttrHelper>(StringAttr::get(context, name)));
+  if (role)
+    entries.push_back(namedAttr<train::TrainDialect::RoleAttrHelper>(train::RoleAttr::get(context, *role)));
+  return DictionaryAttr::get(context, entries);
+}
+
+Value mpt::addArgument(func::FuncOp function, StringRef name, Type type, std::optional<train::Role> role) {
+  MLIRContext *context = function.getContext();
   unsigned index = function.getNumArguments();
-  auto attributes = builder.getDictionaryAttr(namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(name)));
-  (void)function.insertArgument(index, type, attributes, NameLoc::get(builder.getStringAttr(name)));
+  (void)function.insertArgument(index, type, attributesOf(context, name, role),
+                                NameLoc::get(StringAttr::get(context, name)));
   return function.getArgument(index);
 }
 
@@ -42,29 +51,41 @@ void mpt::eraseUnusedArgument(func::FuncOp function, StringRef name) {
       (void)function.eraseArgument(i);
 }
 
+static std::optional<train::Role> roleOfResult(func::FuncOp function, unsigned index) {
+  auto role = getResultAttr<train::TrainDialect::RoleAttrHelper>(function, index);
+  return role ? std::optional(role.getValue()) : std::nullopt;
+}
+
 SmallVector<NamedValue> mpt::namedResults(func::FuncOp function) {
   SmallVector<NamedValue> results;
   for (auto [i, value] : llvm::enumerate(function.getBody().front().getTerminator()->getOperands()))
-    results.emplace_back(nameOfResult(function, i).str(), value);
+    results.emplace_back(nameOfResult(function, i).str(), value, roleOfResult(function, i));
   return results;
 }
 
 void mpt::setResults(func::FuncOp function, ArrayRef<NamedValue> results) {
   Builder builder(function.getContext());
-  SmallVector<Value> values = llvm::map_to_vector(results, [](const NamedValue &result) { return result.second; });
+  SmallVector<Value> values = llvm::map_to_vector(results, [](const NamedValue &result) { return result.value; });
   function.getBody().front().getTerminator()->setOperands(values);
   function.setType(builder.getFunctionType(function.getArgumentTypes(), ValueRange(values).getTypes()));
   SmallVector<Attribute> attributes;
   llvm::StringSet<> names;
+  for (const NamedValue &result : results)
+    if (result.role)
+      names.insert(result.name);
   for (const NamedValue &result : results) {
-    std::string name = result.first;
-    for (int64_t i = 1; !name.empty() && !names.insert(name).second; ++i)
-      name = result.first + "_" + std::to_string(i);
-    attributes.push_back(
-        builder.getDictionaryAttr(name.empty() ? ArrayRef<NamedAttribute>()
-                                               : namedAttr<MPTDialect::NameAttrHelper>(builder.getStringAttr(name))));
+    std::string name = result.name;
+    for (int64_t i = 1; !result.role && !name.empty() && !names.insert(name).second; ++i)
+      name = result.name + "_" + std::to_string(i);
+    attributes.push_back(attributesOf(function.getContext(), name, result.role));
   }
   function.setResAttrsAttr(builder.getArrayAttr(attributes));
+}
+
+void mpt::addResult(func::FuncOp function, train::Role role, Value value) {
+  SmallVector<NamedValue> results = namedResults(function);
+  results.emplace_back(role, value);
+  setResults(function, results);
 }
 
 func::FuncOp mpt::cloneFunction(func::FuncOp function, StringRef name) {
@@ -169,9 +190,7 @@ Value mpt::clipCoefficient(func::FuncOp function, OpBuilder &builder, ArrayRef<t
   SmallVector<Value> values =
       llvm::map_to_vector(gradients, [](train::GradientOp op) -> Value { return op.getResult(); });
   Value length = train::GlobalNormOp::create(builder, b.loc, type, values);
-  SmallVector<NamedValue> results = namedResults(function);
-  results.emplace_back("grad_norm", length);
-  setResults(function, results);
+  addResult(function, train::Role::grad_norm, length);
   Value ratio = b.div(b.splat(type, norm), b.add(length, 1e-6));
   return b.make<MinOp>(ratio, b.splat(type, 1.0));
 }

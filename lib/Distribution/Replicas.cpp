@@ -86,7 +86,7 @@ Variance::Variance(func::FuncOp step) {
 void Variance::enter(func::FuncOp step) {
   for (BlockArgument argument : step.getArguments())
     if (getArgAttr<DistDialect::SplitAttrHelper>(step, argument.getArgNumber()) ||
-        getArgAttr<DistDialect::NumberAttrHelper>(step, argument.getArgNumber()))
+        train::argumentIs(step, argument.getArgNumber(), train::Role::replica_number))
       addOwn(argument);
 }
 

@@ -489,7 +489,7 @@ private:
     entries.set("loss", builder.getStringAttr(options.loss));
     if (options.debugNonfinite)
       entries.set("debug_nonfinite", builder.getBoolAttr(true));
-    if (module->lookupSymbol<func::FuncOp>("replica"))
+    if (llvm::any_of(module->getOps<func::FuncOp>(), hasAttr<dist::DistDialect::PhaseAttrHelper>))
       entries.set("replicas", describeReplicas());
     if (Attribute optimizer = getAttr<MPTDialect::OptimizerAttrHelper>(*module))
       entries.set("optimizer", withGroups(*module, optimizer));

@@ -367,6 +367,17 @@ void Converter::dropStates() {
       state.erase();
 }
 
+/// Files have names alone: in a step, and in the model's own evaluation, these tell metrics.
+static DictionaryAttr withRole(DictionaryAttr attributes, Value result) {
+  auto name = attributes.getAs<StringAttr>(MPTDialect::NameAttrHelper::getNameStr());
+  std::optional<train::Role> role = name ? train::symbolizeRole(name.getValue()) : std::nullopt;
+  if (!role || *role < train::Role::loss || *role > train::Role::skipped || tensorType(result).getNumElements() != 1)
+    return attributes;
+  NamedAttrList all(attributes);
+  all.set(train::TrainDialect::RoleAttrHelper::getNameStr(), train::RoleAttr::get(attributes.getContext(), *role));
+  return all.getDictionary(attributes.getContext());
+}
+
 /// What `main` returns: new values of states are written, the rest are the results of `forward`.
 LogicalResult Converter::convertResults(func::FuncOp main, func::FuncOp forward, DictionaryAttr updates) {
   SmallVector<Value> results;
@@ -391,6 +402,8 @@ LogicalResult Converter::convertResults(func::FuncOp main, func::FuncOp forward,
     }
     results.push_back(result);
     names.push_back(main.getResultAttrDict(i));
+    if (names.back() && llvm::is_contained({"step", "evaluate"}, forward.getSymName()))
+      names.back() = withRole(cast<DictionaryAttr>(names.back()), result);
   }
   func::ReturnOp::create(builder, main.getLoc(), results);
   forward.setFunctionType(builder.getFunctionType(main.getArgumentTypes(), ValueRange(results).getTypes()));

@@ -5,6 +5,7 @@
 #include "Kernels.h"
 #include "RowPadding.h"
 
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainingParts.h"
@@ -197,6 +198,8 @@ static func::FuncOp signatureOf(func::FuncOp source) {
     setAttr<MPTDialect::TrafficAttrHelper>(target, traffic);
   if (ArrayAttr apart = getAttr<library::LibraryDialect::ApartAttrHelper>(source))
     setAttr<library::LibraryDialect::ApartAttrHelper>(target, apart);
+  if (IntegerAttr phase = getAttr<dist::DistDialect::PhaseAttrHelper>(source))
+    setAttr<dist::DistDialect::PhaseAttrHelper>(target, phase);
   return target;
 }
 

@@ -215,7 +215,7 @@ FailureOr<std::vector<Blame>> mpt::blame(ModuleOp module, ArrayRef<Batch> batche
     FailureOr<SmallVector<Tensor>> results = interpreter.call(function, *inputs);
     if (failed(results))
       return failure();
-    bool skipped = resultNumber(function, *results, "skipped").value_or(0.0) != 0.0;
+    bool skipped = resultNumber(function, *results, train::Role::skipped).value_or(0.0) != 0.0;
     if (!skipped && llvm::all_of(*results, isFinite))
       continue;
     std::optional<Blame> origin = blameInput(function, *inputs);
@@ -225,7 +225,7 @@ FailureOr<std::vector<Blame>> mpt::blame(ModuleOp module, ArrayRef<Batch> batche
       continue;
     origin->step = step;
     if (detective.isGradient)
-      origin->scale = resultNumber(function, *results, "loss_scale").value_or(1.0);
+      origin->scale = resultNumber(function, *results, train::Role::loss_scale).value_or(1.0);
     found.push_back(std::move(*origin));
   }
   return found;

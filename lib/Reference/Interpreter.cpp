@@ -8,7 +8,6 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/OrderedSums.h"
 #include "mpt/Dialect/RT/RTDialect.h"
-#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Distribution/Replicas.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -31,9 +30,9 @@ std::string mpt::resultName(func::FuncOp function, unsigned index) {
   return nameOr(getResultAttr<MPTDialect::NameAttrHelper>(function, index), "out", index);
 }
 
-std::optional<double> mpt::resultNumber(func::FuncOp function, ArrayRef<Tensor> results, StringRef name) {
+std::optional<double> mpt::resultNumber(func::FuncOp function, ArrayRef<Tensor> results, train::Role role) {
   for (auto [i, result] : llvm::enumerate(results))
-    if (result.size() == 1 && resultName(function, i) == name)
+    if (result.size() == 1 && train::resultIs(function, i, role))
       return result.number(0);
   return std::nullopt;
 }

@@ -25,8 +25,8 @@ bool isSplit(func::FuncOp function, unsigned index) {
 }
 
 bool isFilledIn(func::FuncOp function, unsigned index) {
-  return getArgAttr<DistDialect::NumberAttrHelper>(function, index) ||
-         getArgAttr<DistDialect::CountAttrHelper>(function, index);
+  return train::argumentIs(function, index, train::Role::replica_number) ||
+         train::argumentIs(function, index, train::Role::replica_count);
 }
 
 bool sameBits(const Tensor &a, const Tensor &b) {
@@ -101,6 +101,7 @@ public:
         continue;
       }
       std::vector<Tensor> pieces;
+      pieces.reserve(states.size());
       for (EvaluationState &state : states)
         pieces.push_back(state.writes[name]);
       after.values[name] = joined(pieces, after.values[name].getType());
@@ -114,7 +115,7 @@ private:
     auto type = cast<RankedTensorType>(step.getArgument(index).getType());
     if (isFilledIn(step, index)) {
       Tensor filled(type);
-      bool isNumber = bool(getArgAttr<DistDialect::NumberAttrHelper>(step, index));
+      bool isNumber = train::argumentIs(step, index, train::Role::replica_number);
       filled.setNumber(0, static_cast<double>(isNumber ? number : static_cast<int64_t>(frames.size())));
       return filled;
     }

@@ -72,7 +72,7 @@ private:
   /// After which op each output of a replica holds its values: communication starts there.
   llvm::DenseMap<Operation *, SmallVector<unsigned>> completions() {
     llvm::DenseMap<Operation *, SmallVector<unsigned>> complete;
-    if (info.name != "replica")
+    if (info.phase != 1)
       return complete;
     llvm::MapVector<Value, Operation *> last; // write of each output
     llvm::DenseMap<Value, Value> whole;       // of views

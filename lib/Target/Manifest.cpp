@@ -116,7 +116,7 @@ std::string mpt::target::manifestOf(ModuleOp module, const Program &program) {
     json::Object states;
     for (const auto &[name, info] : program.state)
       if (info.divided)
-        states[name] = json::Object{{"shape", json::Array(info.wholeShape)}, {"shard_bytes", info.bytes}};
+        states[info.name] = json::Object{{"shape", json::Array(info.wholeShape)}, {"shard_bytes", info.bytes}};
     manifest["shards"] = json::Object{{"bytes", program.shardBytes}, {"states", std::move(states)}};
   }
   json::Object functions;
@@ -147,7 +147,7 @@ std::string mpt::target::headerOf(const Program &program) {
     out << " *   outputs\n";
     llvm::for_each(info.outputs, list);
   }
-  if (llvm::any_of(program.functions, [](const FunctionInfo &info) { return info.name == "combine"; }))
+  if (llvm::any_of(program.functions, [](const FunctionInfo &info) { return info.phase != 0; }))
     out << " *\n"
            " * mpt_trainer_step runs 'replica', and where there are any 'between_1', 'between_2' ..., on the rows of\n"
            " * each replica of this process, then 'combine'. It takes the inputs of all, with the rows of these\n"

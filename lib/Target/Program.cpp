@@ -2,10 +2,12 @@
 // Reads the tables of a program off its module.
 #include "Program.h"
 
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Distribution/Replicas.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/Layout.h"
@@ -113,6 +115,8 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
     if (!arena)
       return function.emitOpError() << "expected a memory plan; run --memory-plan first";
     info.arenaBytes = arena.getInt();
+    if (auto phase = getAttr<dist::DistDialect::PhaseAttrHelper>(function))
+      info.phase = phase.getInt();
     for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
       auto memref = dyn_cast<MemRefType>(type);
       if (!memref)
@@ -125,7 +129,8 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
         tensor.name = given.str();
       else
         tensor.name = (output ? "output" : "input") + std::to_string(table.size());
-      tensor.role = output ? MPT_ROLE_OUTPUT : MPT_ROLE_INPUT;
+      auto role = getArgAttr<train::TrainDialect::RoleAttrHelper>(function, i);
+      tensor.role = role ? static_cast<int64_t>(role.getValue()) : output ? MPT_ROLE_OUTPUT : MPT_ROLE_INPUT;
       if (failed(::describe(function, memref, tensor)))
         return failure();
       if (!output)

@@ -49,7 +49,7 @@ struct IndexInfo {
 struct FunctionInfo {
   std::string name;
   mlir::func::FuncOp op;
-  int64_t arenaBytes = 0, callSites = 0;
+  int64_t arenaBytes = 0, callSites = 0, phase = 0;
   std::vector<TensorInfo> inputs, outputs;
   std::vector<CallInfo> calls;
   std::vector<BufferInfo> buffers; ///< the largest of the arena, largest first

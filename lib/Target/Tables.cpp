@@ -14,7 +14,7 @@ using llvm::Constant;
 namespace {
 
 // The order and width of fields below are those of the structs; all are pointers or 64-bit integers.
-static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 14 * 8 &&
+static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 15 * 8 &&
                   sizeof(mpt_call_desc) == 4 * 8 && sizeof(mpt_buffer_desc) == 3 * 8 &&
                   sizeof(mpt_kernel_desc) == 9 * 8 && sizeof(mpt_image_desc) == 4 * 8 &&
                   sizeof(mpt_host_image) == 3 * 8 && sizeof(mpt_index_desc) == 8 * 8 &&
@@ -145,7 +145,7 @@ void mpt::target::buildTables(const Program &program, llvm::StringRef manifest, 
                       build.number(info.callSites), build.number(info.inputs.size()), build.tensors(info.inputs),
                       build.number(info.outputs.size()), build.tensors(info.outputs), build.number(info.calls.size()),
                       build.calls(info.calls), build.number(info.buffers.size()), build.buffers(info.buffers),
-                      build.number(info.indices.size()), build.indices(info.indices)}));
+                      build.number(info.indices.size()), build.indices(info.indices), build.number(info.phase)}));
   Constant *kernels = build.kernels(program.entries);
   Constant *table = build.record(
       {build.number(MPT_ABI_VERSION), build.text(program.name), build.text(program.fingerprint), build.text(manifest),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // --distribution-replicate: a training step as every replica runs it, with collectives where replicas meet.
-#include "mpt-c/types.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/Draws.h"
@@ -86,10 +85,10 @@ public:
       if (variance.varies(write.getValue()))
         write.getValueMutable().assign(agreed(write));
     auto results = namedResults(step);
-    for (auto &[name, value] : results)
-      if (variance.varies(value) && isa<FloatType>(tensorType(value).getElementType()) &&
-          tensorType(value).getNumElements() == 1)
-        value = mean(value);
+    for (NamedValue &result : results)
+      if (variance.varies(result.value) && isa<FloatType>(tensorType(result.value).getElementType()) &&
+          tensorType(result.value).getNumElements() == 1)
+        result.value = mean(result.value);
     setResults(step, results);
     return reduced;
   }
@@ -109,10 +108,9 @@ private:
 
   /// [seed, step] of this replica.
   Value shift(Value key) {
-    if (!number) {
-      number = addArgument(step, MPT_NAME_REPLICA, RankedTensorType::get({}, builder.getI64Type()));
-      setArgAttr<DistDialect::NumberAttrHelper>(step, step.getNumArguments() - 1, builder.getUnitAttr());
-    }
+    if (!number)
+      number = addArgument(step, "replica.number", RankedTensorType::get({}, builder.getI64Type()),
+                           train::Role::replica_number);
     builder.setInsertionPointAfterValue(key);
     GraphBuilder b(builder, key.getLoc());
     // The word behind the stream's 16 bits; steps have the 48 below.
@@ -143,10 +141,9 @@ private:
 
   /// The number of replicas where only the runtime knows it.
   Value counted() {
-    if (!count32) {
-      count32 = addArgument(step, MPT_NAME_REPLICAS, RankedTensorType::get({}, builder.getF32Type()));
-      setArgAttr<DistDialect::CountAttrHelper>(step, step.getNumArguments() - 1, builder.getUnitAttr());
-    }
+    if (!count32)
+      count32 = addArgument(step, "replica.count", RankedTensorType::get({}, builder.getF32Type()),
+                            train::Role::replica_count);
     return count32;
   }
 

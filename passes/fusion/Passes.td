@@ -11,15 +11,15 @@ def SplitReplicas : Pass<"fusion-split-replicas", "::mlir::ModuleOp"> {
   let description = [{
     In: `@step` after stage distribution. Out: `@replica`, which computes from a replica's rows what collectives take in, and
     changes no state; `@combine`, which takes what they make, and does the rest. The i-th collective's value is a result of the
-    one and an argument of the other: `replica.sum.<i>` or `replica.max.<i>`. The runtime reduces between the two, so a process runs
+    one and an argument of the other, of role `sum` or `max` (`train.role`). The runtime reduces between the two, so a process runs
     `@replica` once for each of its replicas and `@combine` once a step. What both need of states, each computes.
 
     Where collectives wait for others, replicas meet more than once: with divided states (`dist.shard`), and with synchronised
     batch norms. `@between_1`, `@between_2` ... are between the two, and run once a replica: each takes what was exchanged
-    before (`replica.scatter.<i>` is the replica's own row) and makes what the next meeting exchanges (`replica.gather.<i>` is
-    its row). The last of them writes the divided states.
+    before (of role `scatter`, the replica's own row) and makes what the next meeting exchanges (of role `gather`, its row).
+    `dist.phase` numbers all of them. The last of them writes the divided states.
 
-    What a replica has computed from rows of its own and needs again behind a meeting it keeps: `replica.kept.<i>` is a
+    What a replica has computed from rows of its own and needs again behind a meeting it keeps: of role `kept` is a
     result of one of these functions and an argument of later ones. Operations of a few instructions an element are computed
     again where that keeps fewer bytes.
   }];

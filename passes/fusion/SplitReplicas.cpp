@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-split-replicas: a step of replicas as functions, cut where the replicas meet.
 // Matcher: collectives of dialect shard.
-#include "mpt-c/abi.h"
-#include "mpt-c/abi_replicas.h"
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/Dist/DistDialect.h"
@@ -21,22 +19,25 @@ using namespace mpt;
 
 namespace {
 
-/// Name of what the i-th collective exchanges, as mpt-c/abi.h has it.
-std::string nameOf(Operation *collective, size_t i) {
-  auto reduce = dyn_cast<shard::AllReduceOp>(collective);
-  StringRef prefix = isa<shard::ReduceScatterOp>(collective)              ? MPT_NAME_SCATTER
-                     : isa<shard::AllGatherOp>(collective)                ? MPT_NAME_GATHER
-                     : reduce.getReduction() == shard::ReductionKind::Max ? MPT_NAME_MAX
-                                                                          : MPT_NAME_SUM;
-  return (prefix + Twine(i)).str();
+/// What the runtime makes of the values of all replicas.
+train::Role roleOf(Operation *collective) {
+  if (isa<shard::ReduceScatterOp>(collective))
+    return train::Role::scatter;
+  if (isa<shard::AllGatherOp>(collective))
+    return train::Role::gather;
+  bool isMax = cast<shard::AllReduceOp>(collective).getReduction() == shard::ReductionKind::Max;
+  return isMax ? train::Role::max : train::Role::sum;
 }
 
-/// Name of the i-th value that a replica keeps.
-std::string nameOf(size_t i) { return (MPT_NAME_KEPT + Twine(i)).str(); }
+/// Name of the i-th value of its kind that goes from function to function.
+std::string nameOf(train::Role role, size_t i) {
+  return ("replica." + train::stringifyRole(role) + "." + Twine(i)).str();
+}
 
 /// What the i-th collective takes in, and what it results in, with the meetings before.
 struct Exchange {
   Operation *op;
+  train::Role role;
   std::string name;
   int64_t meeting;
 };
@@ -46,7 +47,7 @@ SmallVector<Exchange> exchangesOf(func::FuncOp function) {
   SmallVector<Exchange> exchanges;
   for (Operation &op : function.getBody().front())
     if (dist::isCollective(&op))
-      exchanges.push_back({&op, nameOf(&op, exchanges.size()), meetings.before(&op)});
+      exchanges.push_back({&op, roleOf(&op), nameOf(roleOf(&op), exchanges.size()), meetings.before(&op)});
   return exchanges;
 }
 
@@ -73,15 +74,20 @@ struct SplitReplicas : mpt::impl::SplitReplicasBase<SplitReplicas> {
           last = std::max(last, meetings.before(write));
       const SmallVector<dist::KeptValue> kept = dist::keptValues(function, last);
       numKept += kept.size();
-      before(cloneFunction(function, "replica"), 0, last == 0, kept);
-      for (int64_t i = 1; i <= last; ++i)
-        before(cloneFunction(function, (MPT_NAME_BETWEEN + Twine(i)).str()), i, i == last, kept);
-      after(cloneFunction(function, "combine"));
+      for (int64_t i = 0; i <= last; ++i)
+        before(phaseOf(function, i, i == 0 ? "replica" : "between_" + std::to_string(i)), i, i == last, kept);
+      after(phaseOf(function, last + 1, "combine"));
       function.erase();
     }
   }
 
 private:
+  static func::FuncOp phaseOf(func::FuncOp function, int64_t meeting, const std::string &name) {
+    func::FuncOp phase = cloneFunction(function, name);
+    setAttr<dist::DistDialect::PhaseAttrHelper>(phase, Builder(function).getI64IntegerAttr(meeting + 1));
+    return phase;
+  }
+
   /// What one replica computes between two meetings; the last such function changes divided states.
   static void before(func::FuncOp function, int64_t meeting, bool isLast, ArrayRef<dist::KeptValue> kept) {
     const SmallVector<Operation *> ops = dist::opsOf(function);
@@ -91,15 +97,16 @@ private:
     SmallVector<NamedValue> contributions;
     for (const Exchange &exchange : exchangesOf(function))
       if (exchange.meeting == meeting)
-        contributions.emplace_back(exchange.name, exchange.op->getOperand(0));
+        contributions.emplace_back(exchange.name, exchange.op->getOperand(0), exchange.role);
     takeResults(function, meeting);
     for (auto [i, value] : llvm::enumerate(kept))
       if (value.made == meeting)
-        contributions.emplace_back(nameOf(i), value.in(ops));
+        contributions.emplace_back(nameOf(train::Role::kept, i), value.in(ops), train::Role::kept);
     setResults(function, contributions);
     for (auto [i, value] : llvm::enumerate(kept))
       if (llvm::is_contained(value.taken, meeting))
-        value.in(ops).replaceAllUsesWith(addArgument(function, nameOf(i), value.in(ops).getType()));
+        value.in(ops).replaceAllUsesWith(
+            addArgument(function, nameOf(train::Role::kept, i), value.in(ops).getType(), train::Role::kept));
     takeSlices(function);
     eraseDeadOps(function);
     eraseUnusedArguments(function);
@@ -121,7 +128,7 @@ private:
       if (exchange.meeting >= meeting)
         continue;
       Value result = exchange.op->getResult(0);
-      result.replaceAllUsesWith(addArgument(function, exchange.name, result.getType()));
+      result.replaceAllUsesWith(addArgument(function, exchange.name, result.getType(), exchange.role));
       exchange.op->erase();
     }
   }
@@ -135,13 +142,11 @@ private:
       OpBuilder builder(slice);
       GraphBuilder b(builder, slice.getLoc());
       for (BlockArgument argument : function.getArguments())
-        if (!number && getArgAttr<dist::DistDialect::NumberAttrHelper>(function, argument.getArgNumber()))
+        if (!number && train::argumentIs(function, argument.getArgNumber(), train::Role::replica_number))
           number = argument;
-      if (!number) {
-        number = addArgument(function, MPT_NAME_REPLICA, RankedTensorType::get({}, builder.getI64Type()));
-        setArgAttr<dist::DistDialect::NumberAttrHelper>(function, function.getNumArguments() - 1,
-                                                        builder.getUnitAttr());
-      }
+      if (!number)
+        number = addArgument(function, "replica.number", RankedTensorType::get({}, builder.getI64Type()),
+                             train::Role::replica_number);
       slice.getResult().replaceAllUsesWith(b.make<GatherOp>(slice.getInput(), b.reshape(number, {1}), 0));
       slice.erase();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-verify-scales: what fusion and libraries made of a step commits and returns no value that carries a scale.
-#include "mpt-c/abi.h"
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Precision/LoweredScales.h"
 #include "passes/fusion/Passes.h"
 
@@ -25,7 +25,7 @@ struct VerifyScales : mpt::impl::VerifyScalesBase<VerifyScales> {
       states[state.getSymNameAttr()] = state;
     // Functions of a step of replicas come behind those whose values they take.
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
-    llvm::stable_sort(functions, [](func::FuncOp a, func::FuncOp b) { return partOf(a) < partOf(b); });
+    llvm::stable_sort(functions, [](func::FuncOp a, func::FuncOp b) { return phaseOf(a) < phaseOf(b); });
     CrossingScales crossing;
     for (func::FuncOp function : functions)
       if (!function.isExternal() && failed(LoweredScaleFlow(function, states, crossing).verify()))
@@ -33,12 +33,9 @@ struct VerifyScales : mpt::impl::VerifyScalesBase<VerifyScales> {
   }
 
 private:
-  static int64_t partOf(func::FuncOp function) {
-    StringRef name = function.getSymName();
-    int64_t part = 0;
-    if (name == "replica")
-      return 0;
-    return name.consume_front(MPT_NAME_BETWEEN) && !name.getAsInteger(10, part) ? part : INT64_MAX;
+  static int64_t phaseOf(func::FuncOp function) {
+    auto phase = getAttr<dist::DistDialect::PhaseAttrHelper>(function);
+    return phase ? phase.getInt() : INT64_MAX;
   }
 };
 

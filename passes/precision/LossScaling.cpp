@@ -2,12 +2,12 @@
 // precision-loss-scaling: scale, unscale, finite check, conditional commit, next scale.
 #include "passes/precision/Passes.h"
 
+#include "mpt/Autodiff/TrainingFunctions.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Dialect/Train/TrainingParts.h"
-#include "mpt/Precision/ScaleFlow.h"
 #include "mpt/Precision/Settings.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -326,8 +326,8 @@ private:
         nextScale(builder, loc, loss, i == 0, scales[i], finiteOf[i]);
     if (scaling.mode == Scaling::adaptive && scaling.updateInterval > 1 && updates)
       countSteps(builder, loc, finite);
-    addResult(function, kReportedScale, least);
-    addResult(function, "skipped", skipped);
+    addResult(function, train::Role::loss_scale, least);
+    addResult(function, train::Role::skipped, skipped);
   }
 
   /// Whether all is finite. What only one loss has made tells about its scale; what several have made, about all of
@@ -382,14 +382,6 @@ private:
     train::WriteOp::create(builder, loc, stateName(kScale, loss), newScale, Value());
     train::WriteOp::create(builder, loc, stateName(kGoodSteps, loss), next.getNewGoodSteps(), Value());
     train::WriteOp::create(builder, loc, stateName(kHysteresis, loss), next.getNewHysteresisLeft(), Value());
-  }
-
-  void addResult(func::FuncOp function, StringRef name, Value value) {
-    Builder b(&getContext());
-    (void)function.insertResult(function.getNumResults(), value.getType(),
-                                b.getDictionaryAttr(namedAttr<MPTDialect::NameAttrHelper>(b.getStringAttr(name))));
-    Operation *end = function.getBody().front().getTerminator();
-    end->insertOperands(end->getNumOperands(), value);
   }
 
   mpt::LossScaling scaling;

@@ -41,7 +41,7 @@ struct Accumulate : mpt::impl::AccumulateBase<Accumulate> {
       OpBuilder builder = after(gradient);
       write(builder, gradient, sum(builder, gradient, wide(gradient)));
     }
-    setResults(accumulate, {{"loss", namedResults(accumulate).front().second}});
+    setResults(accumulate, namedResults(accumulate).front());
     eraseDeadOps(accumulate);
     eraseUnusedArgument(accumulate, "learning_rate");
   }

@@ -65,16 +65,16 @@ private:
     SmallVector<NamedValue> rest;
     Value loss;
     for (NamedValue &result : namedResults(function)) {
-      if (name && result.first == name.getValue())
-        loss = result.second;
-      else if (!hasRole(result.first))
+      if (name && result.name == name.getValue())
+        loss = result.value;
+      else if (!hasRole(result.name))
         rest.push_back(result);
     }
     if (!loss || tensorType(loss).getNumElements() != 1)
       return function.emitError() << "expected a scalar loss among the results of a graph with gradients";
     OpBuilder builder(function.getBody().front().getTerminator());
     GraphBuilder b(builder, loss.getLoc());
-    rest.insert(rest.begin(), {"loss", b.widen(b.reshape(loss, {}))});
+    rest.insert(rest.begin(), {train::Role::loss, b.widen(b.reshape(loss, {}))});
     return rest;
   }
 
@@ -102,17 +102,17 @@ private:
 
   LogicalResult collect(func::FuncOp step, StringRef kind, SmallVectorImpl<Given> &list) {
     for (NamedValue &result : namedResults(step)) {
-      FlatSymbolRefAttr name = roleOf(kind, result.first);
+      FlatSymbolRefAttr name = roleOf(kind, result.name);
       train::StateOp state = name ? stateOf(name) : train::StateOp();
       if (!state) // an initializer that nothing reads is no state
         continue;
-      result.second = widened(result.second, cast<RankedTensorType>(state.getType()));
-      if (state.getType() != result.second.getType())
-        return mlir::emitError(result.second.getLoc())
-               << "expected output '" << result.first << "' to have the type of '" << name.getValue() << "', "
-               << state.getType() << ", got " << result.second.getType();
+      result.value = widened(result.value, cast<RankedTensorType>(state.getType()));
+      if (state.getType() != result.value.getType())
+        return mlir::emitError(result.value.getLoc())
+               << "expected output '" << result.name << "' to have the type of '" << name.getValue() << "', "
+               << state.getType() << ", got " << result.value.getType();
       if (kind == "next" || !state.getFrozen())
-        list.push_back({name, result.second});
+        list.push_back({name, result.value});
     }
     return success();
   }
@@ -123,16 +123,16 @@ private:
     if (failed(results) || failed(collect(step, "gradients", grads)) || failed(collect(step, "next", next)))
       return failure();
     mergeReads(step);
-    find(results->front().second, next, grads, step);
+    find(results->front().value, next, grads, step);
     if (grads.empty() && !own && !update)
       return step.emitError() << "expected gradients among the outputs, which another optimizer than the file's own "
                                  "needs, got new values alone; name them: --gradient PARAMETER=OUTPUT";
     // A gradient may be a value of the forward pass, such as an input: only updates take the marked one.
     SmallVector<Value> kept = llvm::map_to_vector(grads, [](const Given &given) { return given.value; });
     for (const NamedValue &result : *results)
-      kept.push_back(result.second);
+      kept.push_back(result.value);
     DenseSet<Operation *> others = sliceOf(kept);
-    SmallVector<Value> fixed{results->front().second};
+    SmallVector<Value> fixed{results->front().value};
     for (Given &gradient : grads)
       mark(gradient, others);
     for (const Given &value : next)

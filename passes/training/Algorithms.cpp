@@ -88,25 +88,22 @@ private:
 
   /// The losses come first; then what the algorithm returns beside the model's own results.
   void nameResults(func::FuncOp function, ArrayRef<Value> losses) {
-    llvm::StringSet<> ofModel, taken;
+    llvm::StringSet<> ofModel;
     for (const NamedValue &result : namedResults(forward))
-      ofModel.insert(result.first);
+      ofModel.insert(result.name);
     SmallVector<NamedValue> results;
     for (Value loss : llvm::SetVector<Value>(losses.begin(), losses.end())) {
-      std::string name = results.empty() ? "loss" : "loss_" + std::to_string(results.size() + 1);
-      taken.insert(name);
-      results.emplace_back(name, asScalar(function, loss));
+      if (results.empty())
+        results.emplace_back(train::Role::loss, asScalar(function, loss));
+      else
+        results.emplace_back("loss_" + std::to_string(results.size() + 1), asScalar(function, loss));
     }
     for (const NamedValue &result : namedResults(function)) {
-      bool isLoss = llvm::is_contained(losses, result.second);
-      if (isLoss && ofModel.contains(result.first) && result.second == losses.front())
-        nameLoss(result.first);
-      if (isLoss || ofModel.contains(result.first))
-        continue;
-      std::string name = result.first;
-      for (int i = 1; !taken.insert(name).second; ++i)
-        name = result.first + "_" + std::to_string(i);
-      results.emplace_back(name, result.second);
+      bool isLoss = llvm::is_contained(losses, result.value);
+      if (isLoss && ofModel.contains(result.name) && result.value == losses.front())
+        nameLoss(result.name);
+      if (!isLoss && !ofModel.contains(result.name))
+        results.push_back(result);
     }
     setResults(function, results);
   }
@@ -117,10 +114,10 @@ private:
       return;
     lossOfForward = name.str();
     SmallVector<NamedValue> results = namedResults(forward);
-    auto found = llvm::find_if(results, [&](const NamedValue &result) { return result.first == name; });
-    Value loss = found->second;
+    auto found = llvm::find_if(results, [&](const NamedValue &result) { return result.name == name; });
+    Value loss = found->value;
     results.erase(found);
-    results.insert(results.begin(), {"loss", asScalar(forward, loss)});
+    results.insert(results.begin(), {train::Role::loss, asScalar(forward, loss)});
     setResults(forward, results);
   }
 

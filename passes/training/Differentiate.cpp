@@ -64,7 +64,7 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
       op.erase();
     }
     backwardOps += block.getOperations().size() - before;
-    setResults(step, {{"loss", namedResults(step).front().second}});
+    setResults(step, namedResults(step).front());
     eraseAllButGradients(step);
   }
 
@@ -79,18 +79,19 @@ private:
     SmallVector<NamedValue> results = namedResults(step);
     for (auto [i, result] : llvm::enumerate(results))
       if (auto weight = getResultAttr<MPTDialect::WeightAttrHelper>(step, i))
-        losses.push_back({StringRef(result.first).drop_front(StringRef("loss_").size()).str(), result.second,
+        losses.push_back({StringRef(result.name).drop_front(StringRef("loss_").size()).str(), result.value,
                           weight.getValueAsDouble()});
     if (losses.empty())
-      losses.push_back({"", results.front().second, 1.0});
+      losses.push_back({"", results.front().value, 1.0});
     return losses;
   }
 
   static LogicalResult checkLoss(func::FuncOp step) {
     SmallVector<NamedValue> results = namedResults(step);
-    auto type = results.empty() ? RankedTensorType() : dyn_cast<RankedTensorType>(results.front().second.getType());
-    if (!type || type.getRank() != 0 || !isa<FloatType>(type.getElementType()) || results.front().first != "loss")
-      return step.emitError() << "expected @forward to return a scalar float named \"loss\" first: run --training-loss";
+    auto type = results.empty() ? RankedTensorType() : dyn_cast<RankedTensorType>(results.front().value.getType());
+    if (!type || type.getRank() != 0 || !isa<FloatType>(type.getElementType()) ||
+        results.front().role != train::Role::loss)
+      return step.emitError() << "expected @forward to return a scalar float of role loss first: run --training-loss";
     return success();
   }
 };

@@ -29,19 +29,15 @@ struct Gradients : mpt::impl::GradientsBase<Gradients> {
       found[op.getParameter()] = op.getResult();
     SmallVector<NamedValue> results;
     for (NamedValue &result : namedResults(gradients))
-      if (result.first == "loss")
+      if (result.role == train::Role::loss)
         results.push_back(result);
     for (auto state : getOperation().getOps<train::StateOp>()) {
       Value gradient = found.lookup(state.getSymName());
       if (!gradient)
         continue;
-      // Results of steps that callers ask for by name.
-      if (is_contained({"loss", "loss_scale", "grad_norm", "skipped"}, state.getTensorName())) {
-        state.emitError() << "expected another name of a parameter than '" << state.getTensorName()
-                          << "', which is a result of training steps: rename it, or --freeze it";
-        return signalPassFailure();
-      }
       results.emplace_back(state.getTensorName().str(), gradient);
+      if (state.getTensorName() == results.front().name) // a gradient has its parameter's name
+        results.front().name += "_1";
     }
     setResults(gradients, results);
     eraseDeadOps(gradients);

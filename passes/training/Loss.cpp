@@ -55,8 +55,8 @@ struct Loss : mpt::impl::LossBase<Loss> {
           if (made != *value)
             setAttr<MPTDialect::LossAttrHelper>(made.getDefiningOp());
     }
-    llvm::erase_if(results, [&](const NamedValue &result) { return consumed.contains(result.second); });
-    losses.insert(losses.begin(), {"loss", sum});
+    llvm::erase_if(results, [&](const NamedValue &result) { return consumed.contains(result.value); });
+    losses.insert(losses.begin(), {train::Role::loss, sum});
     results.insert(results.begin(), losses.begin(), losses.end());
     setResults(forward, results);
     if (several) // where the gradients start, each with a loss scale of its own
@@ -74,10 +74,10 @@ private:
   static FailureOr<Value> predictionOf(func::FuncOp forward, ArrayRef<NamedValue> results, const LossSpec &spec) {
     const NamedValue *found = spec.output.empty() && !results.empty() ? &results.front() : nullptr;
     for (const NamedValue &result : results)
-      if (!spec.output.empty() && result.first == spec.output)
+      if (!spec.output.empty() && result.name == spec.output)
         found = &result;
-    if (found && isFloat(found->second))
-      return found->second;
+    if (found && isFloat(found->value))
+      return found->value;
     InFlightDiagnostic error = forward.emitError() << "expected a float tensor as ";
     if (spec.output.empty())
       error << "the first result";
@@ -85,10 +85,10 @@ private:
       error << "a result named '" << spec.output << "'";
     error << ", to take the loss of, got ";
     if (found)
-      return error << found->second.getType();
+      return error << found->value.getType();
     if (results.empty())
       return error << "no result";
-    llvm::interleaveComma(results, error, [&](const NamedValue &result) { error << "'" << result.first << "'"; });
+    llvm::interleaveComma(results, error, [&](const NamedValue &result) { error << "'" << result.name << "'"; });
     return error;
   }
 
@@ -178,9 +178,9 @@ private:
                                  << spec.blank;
     SmallVector<Value, 3> targets;
     int64_t count = type.getDimSize(batch);
-    for (auto [name, shape] : {std::pair<StringRef, SmallVector<int64_t>>{"labels", {count, spec.maxLabels}},
-                               {"input_lengths", {count}},
-                               {"label_lengths", {count}}}) {
+    for (const auto &[name, shape] : {std::pair<StringRef, SmallVector<int64_t>>{"labels", {count, spec.maxLabels}},
+                                      {"input_lengths", {count}},
+                                      {"label_lengths", {count}}}) {
       FailureOr<Value> target =
           addTarget(forward, prefix + name.str(), RankedTensorType::get(shape, b.builder.getI64Type()));
       if (failed(target))

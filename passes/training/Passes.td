@@ -130,7 +130,7 @@ def Differentiate : Pass<"training-differentiate", "::mlir::ModuleOp"> {
   let dependentDialects = trainingDialects;
   let summary = "Turn @forward into @step: forward, backward, one train.gradient a trained parameter";
   let description = [{
-    In: `@forward` returns the scalar float "loss" first. Out: `@step` returns "loss" alone and holds a `train.gradient` for each
+    In: `@forward` returns a scalar float of role loss first. Out: `@step` returns "loss" alone and holds a `train.gradient` for each
     parameter that is not frozen and that the loss depends on, as early as its gradient is complete. Backward ops come in
     reverse order of the forward ops and carry their locations. The seed is a `train.scale_loss` of 1 by 1 with the
     attribute `mpt.seed`, to which loss scaling gives its scale. Every user of the generator state has a stream of its own, and a write advances the generator's step.

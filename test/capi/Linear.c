@@ -41,13 +41,13 @@ static const mpt_tensor_desc stepInputs[] = {
     {"learning_rate", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_INPUT, 4, 0},
 };
 static const mpt_tensor_desc stepOutputs[] = {
-    {"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_OUTPUT, 4, 0},
-    {"skipped", "", NULL, 0, MPT_BOOL, MPT_ROLE_OUTPUT, 1, 0},
-    {"loss_scale", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_OUTPUT, 4, 0},
-    {"grad_norm", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_OUTPUT, 4, 0},
+    {"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_LOSS, 4, 0},
+    {"skipped", "", NULL, 0, MPT_BOOL, MPT_ROLE_SKIPPED, 1, 0},
+    {"loss_scale", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_LOSS_SCALE, 4, 0},
+    {"grad_norm", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_GRAD_NORM, 4, 0},
 };
 static const mpt_tensor_desc gradientOutputs[] = {
-    {"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_OUTPUT, 4, 0},
+    {"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_LOSS, 4, 0},
     {"w", "", shapeW, 2, MPT_FLOAT32, MPT_ROLE_OUTPUT, 24, 0},
     {"b", "", shapeB, 1, MPT_FLOAT32, MPT_ROLE_OUTPUT, 8, 0},
 };
@@ -141,9 +141,9 @@ static int32_t gradients(mpt_exec *exec) {
 static int32_t evaluate(mpt_exec *exec) { return predict(exec, exec->outputs[0]); }
 
 static const mpt_function_desc functions[] = {
-    {"step", step, 128, 2, 3, stepInputs, 4, stepOutputs, 0, NULL, 0, NULL, 0, NULL},
-    {"gradients", gradients, 64, 2, 2, stepInputs, 3, gradientOutputs, 0, NULL, 0, NULL, 0, NULL},
-    {"evaluate", evaluate, 0, 1, 1, stepInputs, 1, evaluateOutputs, 0, NULL, 0, NULL, 0, NULL},
+    {"step", step, 128, 2, 3, stepInputs, 4, stepOutputs, 0, NULL, 0, NULL, 0, NULL, 0},
+    {"gradients", gradients, 64, 2, 2, stepInputs, 3, gradientOutputs, 0, NULL, 0, NULL, 0, NULL, 0},
+    {"evaluate", evaluate, 0, 1, 1, stepInputs, 1, evaluateOutputs, 0, NULL, 0, NULL, 0, NULL, 0},
 };
 
 const mpt_module_desc mpt_module = {MODULE_ABI,

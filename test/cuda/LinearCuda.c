@@ -27,7 +27,7 @@ static const mpt_tensor_desc inputs[] = {
     {"y", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_INPUT, 32, 0},
     {"learning_rate", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_INPUT, 4, 0},
 };
-static const mpt_tensor_desc stepOutputs[] = {{"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_OUTPUT, 4, 0}};
+static const mpt_tensor_desc stepOutputs[] = {{"loss", "", NULL, 0, MPT_FLOAT32, MPT_ROLE_LOSS, 4, 0}};
 static const mpt_tensor_desc evaluateOutputs[] = {
     {"prediction", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_OUTPUT, 32, 0},
     {"masked", "", shapeY, 2, MPT_FLOAT32, MPT_ROLE_OUTPUT, 32, 0},
@@ -124,11 +124,11 @@ static const mpt_call_desc stepCalls[] = {{"gemm 4x2x3", "/fc/Gemm", 0, 0},   {"
                                           {"zero", "/fc/Gemm", 0, 0},         {"update (sub)", "/fc/bias", 0, 0}};
 static const mpt_buffer_desc buffers[] = {{"f32 4x2", "/fc/Gemm", MODULE_ARENA - 128}, {"f32 3x2", "/loss", 24}};
 static const mpt_function_desc functions[] = {
-    {"step", step, MODULE_ARENA, 2, 3, inputs, 1, stepOutputs, 6, stepCalls, 2, buffers, 0, NULL},
+    {"step", step, MODULE_ARENA, 2, 3, inputs, 1, stepOutputs, 6, stepCalls, 2, buffers, 0, NULL, 0},
 #ifdef MODULE_RELU
-    {"evaluate", evaluate, 512, 2, 1, inputs, 3, evaluateOutputs, 0, NULL, 0, NULL, 0, NULL},
+    {"evaluate", evaluate, 512, 2, 1, inputs, 3, evaluateOutputs, 0, NULL, 0, NULL, 0, NULL, 0},
 #else
-    {"evaluate", evaluate, 0, 1, 1, inputs, 1, evaluateOutputs, 0, NULL, 0, NULL, 0, NULL},
+    {"evaluate", evaluate, 0, 1, 1, inputs, 1, evaluateOutputs, 0, NULL, 0, NULL, 0, NULL, 0},
 #endif
 };
 

@@ -59,5 +59,20 @@ module attributes {train.part = #train<part sideways>} {}
 
 // -----
 
+// expected-error @below {{expected a discardable attribute that the train dialect declares for results, got 'train.part'}}
+func.func private @f() -> (tensor<f32> {train.part = #train<part update>})
+
+// -----
+
+// expected-error @below {{expected another kind of attribute as 'train.role', got "loss"}}
+func.func private @f(tensor<f32> {train.role = "loss"})
+
+// -----
+
+// expected-error @below {{expected a role of states, got 'loss'}}
+train.state loss @x : tensor<f32>
+
+// -----
+
 // expected-error @below {{expected a float type or unit, got i32}}
 module attributes {mpt.precision = #mpt.precision<operands = [f16, unit], results = [i32], rule = "rule">} {}

@@ -6,7 +6,7 @@
 train.state parameter @w : tensor<bf16> = dense<1.0> : tensor<bf16>
 train.state master @w.master : tensor<f32> of "w"
 train.state counter @n : tensor<i64> = dense<0> : tensor<i64>
-func.func @step(%lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<i64> {mpt.name = "loss"}) {
+func.func @step(%lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<i64> {mpt.name = "loss", train.role = #train<role loss>}) {
   %m = train.read @w.master : tensor<f32>
   %half = mpt.constant dense<0.5> : tensor<f32>
   %next = mpt.add %m, %half : tensor<f32>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors may have any name: those of the compiler's functions, of its states and slots, and odd characters.
+"""Tensors may have any name: those of the compiler's functions, of its states, slots and results, and odd characters.
 
 One network is compiled under every name; the parameter is trained, read, saved, loaded and exported under its own name.
 """
@@ -16,6 +16,7 @@ from conftest import build_folder
 FUNCTIONS = ["main", "forward", "step", "evaluate", "evaluation", "predict", "gradients", "initialize", "initialization",
              "accumulate", "algorithm.0", "replica", "between_0", "shard_0", "combine", "kernel0", "kernel0_1", "kernels"]
 STATES = ["metrics", "learning_rate", "target", "x.master", "mpt_loss", "model", "y_next", "core"]
+RESULTS = ["loss", "skipped", "loss_scale", "grad_norm", "replica.sum.0", "replica.max.0", "replica.kept.0", "replica.number"]
 ODD = ["'main", "'", "''step", "a b", "a\"b", "a\\b", "größe", "x/y:0", "onnx::MatMul_3", "7", "@step", "%0", "{w}", "a\nb", "a,b=c"]
 RANDOM = np.random.default_rng(0)
 X, TARGET = RANDOM.standard_normal((4, 6)).astype(np.float32), RANDOM.standard_normal((4, 3)).astype(np.float32)
@@ -43,7 +44,7 @@ def built():
         pytest.skip("mpt-opt is not built")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS + STATES + ODD)
+@pytest.mark.parametrize("name", FUNCTIONS + STATES + RESULTS + ODD)
 def test_trains_under_its_name(name, tmp_path):
     onnx.save(model(name), tmp_path / "model.onnx")
     folder = mpt.compile(tmp_path / "model.onnx", out=tmp_path / "lib", loss="mse", optimizer="sgd,lr=0.1,momentum=0.9",
@@ -78,3 +79,57 @@ def test_leaves_and_returns_as_a_file(name, tmp_path):
         trainers.append(mpt.Trainer(folder, threads=1))
         trainers[-1].step(feed(trainers[-1]), learning_rate=0.1)
     assert np.array_equal(trainers[0].parameter(name), trainers[1].parameter(name))
+
+
+@pytest.fixture(scope="module")
+def replicated(tmp_path_factory):
+    """What three steps of two replicas with divided states return and leave, by the names of tensors."""
+    def train(called):
+        one, folder = model("w"), tmp_path_factory.mktemp("replicas")
+        for names in [part for node in one.graph.node for part in (node.input, node.output)]:
+            names[:] = [called.get(name, name) for name in names]
+        for value in [*one.graph.input, *one.graph.output, *one.graph.initializer]:
+            value.name = called.get(value.name, value.name)
+        onnx.save(one, folder / "model.onnx")
+        mpt.compile(folder / "model.onnx", out=folder / "lib", loss="mse", optimizer="adam,lr=0.1", policy="amp-f16", clip_norm=1,
+                    replicas=2, shard_optimizer=True)
+        trainer = mpt.Trainer(folder / "lib", threads=1)
+        inputs = {called.get("x.in", "x.in"): np.concatenate([X, -X]), "target": np.concatenate([TARGET, TARGET])}
+        return [trainer.step(inputs) for _ in range(3)], trainer.parameter(called.get("w", "w"))
+
+    plain = train({})
+    return train, plain
+
+
+@pytest.mark.parametrize("place", ["x.in", "w"])
+@pytest.mark.parametrize("name", ["skipped", "replica.sum.0", "replica.max.0", "replica.scatter.0", "replica.kept.0", "replica.number"])
+def test_replicas_take_no_tensor_for_their_own(name, place, replicated):
+    train, (steps, moved) = replicated
+    same, other = train({place: name})
+    assert steps == same and np.array_equal(moved, other)
+    assert steps[-1].grad_norm > 0 and steps[-1].loss_scale > 1 and not steps[-1].skipped
+
+
+def test_results_of_an_algorithm_are_no_metrics(tmp_path):
+    """Two algorithms called as parts of a step of replicas, which return what is called as a metric."""
+    training = "ai.onnx.preview.training"
+    scalar = {name: helper.make_tensor_value_info(name, 1, []) for name in ["cost", "loss_scale", "grad_norm", "skipped"]}
+    one = model("w")
+    one.opset_import.append(helper.make_opsetid(training, 1))
+    one.graph.node.append(helper.make_node("ReduceMean", ["y.out"], ["cost"], keepdims=0))
+    one.graph.output.append(scalar["cost"])
+    for number, name in enumerate(["replica", "combine"]):
+        nodes = [helper.make_node("Gradient", ["w"], ["g"], domain=training, xs=["w"], y="cost"),
+                 helper.make_node("Sub", ["w", "g"], ["w_next"]), helper.make_node("Identity", ["three"], ["skipped"]),
+                 helper.make_node("Identity", ["three"], ["loss_scale"]), helper.make_node("Identity", ["three"], ["grad_norm"])]
+        outputs = [helper.make_tensor_value_info("w_next", 1, [6, 3]), *list(scalar.values())[1:]]
+        graph = helper.make_graph(nodes, name, [], outputs, [numpy_helper.from_array(np.float32(3), "three")])
+        one.training_info.append(helper.make_training_info(graph, [("w", "w_next")], None, None))
+    onnx.save(one, tmp_path / "model.onnx")
+    trainer = mpt.Trainer(mpt.compile(tmp_path / "model.onnx", out=tmp_path / "lib", policy="amp-f16"), threads=1)
+    for function in ("replica", "combine"):
+        step = trainer.step({"x.in": X}, function=function)
+        assert not step.skipped and step.loss_scale > 3 and np.isfinite(step.loss)
+        results = trainer._outputs(function)
+        assert [float(results[name]) for name in ("grad_norm", "loss_scale_1", "skipped_1")] == [3, 3, 3]
+        assert float(results["loss_scale"]) == step.loss_scale and not results["skipped"]

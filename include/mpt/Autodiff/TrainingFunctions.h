@@ -19,15 +19,27 @@ llvm::StringRef nameOfArgument(mlir::func::FuncOp function, unsigned index);
 llvm::StringRef nameOfResult(mlir::func::FuncOp function, unsigned index);
 
 /// Appends an argument.
-mlir::Value addArgument(mlir::func::FuncOp function, llvm::StringRef name, mlir::Type type);
+mlir::Value addArgument(mlir::func::FuncOp function, llvm::StringRef name, mlir::Type type,
+                        std::optional<train::Role> role = std::nullopt);
 /// Erases the argument `name` when it is there and unused.
 void eraseUnusedArgument(mlir::func::FuncOp function, llvm::StringRef name);
 
-using NamedValue = std::pair<std::string, mlir::Value>;
+struct NamedValue {
+  NamedValue(std::string name, mlir::Value value, std::optional<train::Role> role = std::nullopt)
+      : name(std::move(name)), value(value), role(role) {}
+  /// A result that is called as its role.
+  NamedValue(train::Role role, mlir::Value value) : NamedValue(train::stringifyRole(role).str(), value, role) {}
+  std::string name;
+  mlir::Value value;
+  std::optional<train::Role> role; ///< what the runtime takes it for
+};
 /// What the function returns, with names.
 llvm::SmallVector<NamedValue> namedResults(mlir::func::FuncOp function);
-/// Makes the function return exactly `results`. A name that an earlier one has gets a number: name_1.
+/// Makes the function return exactly `results`. A name that one with a role, or an earlier one, has gets a number:
+/// name_1.
 void setResults(mlir::func::FuncOp function, llvm::ArrayRef<NamedValue> results);
+/// Appends a result that is called as its role.
+void addResult(mlir::func::FuncOp function, train::Role role, mlir::Value value);
 
 /// A copy after `function` under another symbol name.
 mlir::func::FuncOp cloneFunction(mlir::func::FuncOp function, llvm::StringRef name);

@@ -36,9 +36,6 @@ struct CrossingScales {
     mlir::Operation *unknown;                                  ///< what made the scale unknown, or null
   };
   llvm::StringMap<Known> values;
-
-  /// Whether values of that name go to a later function.
-  static bool crosses(llvm::StringRef name);
 };
 
 /// One walk forward over a function and the bodies of its fusions, by the rules of precision-verify. Scales are the

@@ -13,9 +13,6 @@ namespace mpt {
 /// The module's states by name.
 using States = llvm::DenseMap<mlir::StringAttr, train::StateOp>;
 
-/// The result by which a step reports its scale.
-inline constexpr llvm::StringLiteral kReportedScale = "loss_scale";
-
 /// One walk forward over a function (docs/scale-types.md). Arguments, and states but those of scales, are unscaled.
 class ScaleFlow : private ScaleInference {
 public:

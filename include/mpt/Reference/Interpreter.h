@@ -3,6 +3,7 @@
 #ifndef MPT_REFERENCE_INTERPRETER_H
 #define MPT_REFERENCE_INTERPRETER_H
 
+#include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Evaluation/Frame.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,8 +15,8 @@ namespace mpt {
 std::string argumentName(mlir::func::FuncOp function, unsigned index);
 std::string resultName(mlir::func::FuncOp function, unsigned index);
 
-/// The one number in the result of that name; nothing where there is none of one element.
-std::optional<double> resultNumber(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> results, llvm::StringRef name);
+/// The one number in the result of that role; nothing where there is none of one element.
+std::optional<double> resultNumber(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> results, train::Role role);
 
 /// The type of an argument as the caller of a step with `replicas` replicas gives it: rows of all replicas one behind
 /// the other where it is split; null where the runtime fills it in.

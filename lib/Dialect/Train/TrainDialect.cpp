@@ -2,7 +2,6 @@
 // Registration and verification of the training dialect.
 #include "mpt/Dialect/Train/TrainDialect.h"
 
-#include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/Train/RequestOps.h"
 #include "mpt/Dialect/Train/ScaleOps.h"
@@ -73,9 +72,24 @@ StringRef TrainDialect::tensorName(StringRef symbol) {
 LogicalResult TrainDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   return mpt::AttributeSet<ScaleAttrHelper, PartAttrHelper>::verify(op, attribute, "operations");
 }
+LogicalResult TrainDialect::verifyRegionArgAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return mpt::AttributeSet<RoleAttrHelper>::verify(op, attribute, "arguments");
+}
+LogicalResult TrainDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned, NamedAttribute attribute) {
+  return mpt::AttributeSet<RoleAttrHelper>::verify(op, attribute, "results");
+}
+
+bool mpt::train::argumentIs(FunctionOpInterface function, unsigned index, Role role) {
+  return getArgAttr<TrainDialect::RoleAttrHelper>(function, index) == RoleAttr::get(function->getContext(), role);
+}
+bool mpt::train::resultIs(FunctionOpInterface function, unsigned index, Role role) {
+  return getResultAttr<TrainDialect::RoleAttrHelper>(function, index) == RoleAttr::get(function->getContext(), role);
+}
 
 LogicalResult StateOp::verify() {
   auto type = cast<RankedTensorType>(getType());
+  if (getRole() > Role::accumulator)
+    return emitOpError() << "expected a role of states, got '" << stringifyRole(getRole()) << "'";
   if (ElementsAttr value = getValueAttr())
     if (value.getShapedType() != type)
       return emitOpError() << "expected an initial value of type " << type << ", got " << value.getShapedType();

@@ -4,9 +4,6 @@
 
 #include "Rules.h"
 
-#include "mpt-c/abi.h"
-#include "mpt-c/abi_replicas.h"
-#include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 
@@ -128,9 +125,14 @@ void LoweredScaleFlow::infer(Block &block) {
 
 // ---- what goes from function to function
 
-bool CrossingScales::crosses(StringRef name) {
-  return llvm::any_of(ArrayRef<StringRef>{MPT_NAME_KEPT, MPT_NAME_SUM, MPT_NAME_SCATTER, MPT_NAME_GATHER},
-                      [&](StringRef prefix) { return name.starts_with(prefix); });
+/// Name of an argument or a result that goes from function to function.
+static StringAttr crossingName(DictionaryAttr attributes) {
+  auto role =
+      attributes ? attributes.getAs<train::RoleAttr>(TrainDialect::RoleAttrHelper::getNameStr()) : train::RoleAttr();
+  bool crosses = role && llvm::is_contained({train::Role::kept, train::Role::sum, train::Role::max,
+                                             train::Role::scatter, train::Role::gather},
+                                            role.getValue());
+  return crosses ? attributes.getAs<StringAttr>(MPTDialect::NameAttrHelper::getNameStr()) : StringAttr();
 }
 
 static std::string nameOf(size_t hash, bool ofStates) { return (ofStates ? "states " : "") + std::to_string(hash); }
@@ -242,14 +244,17 @@ LogicalResult LoweredScaleFlow::verifyWrite(train::WriteOp write) {
 LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
   ScaleType type = of(result.get());
   auto isOpaque = [&](const ScaleType::Power &power) { return unknown.contains(power.first); };
-  StringAttr name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
-  bool reports = name && name == kReportedScale, agrees = name && name.getValue().starts_with(MPT_NAME_MAX);
-  if (name && CrossingScales::crosses(name) && scales::carriesScales(result.get())) {
+  const unsigned index = result.getOperandNumber();
+  StringAttr name = crossingName(function.getResultAttrDict(index));
+  bool reports = train::resultIs(function, index, train::Role::loss_scale);
+  bool agrees = train::resultIs(function, index, train::Role::max);
+  if (name && !agrees && scales::carriesScales(result.get())) {
     noteResult(result.get(), name);
-    if (name.getValue().starts_with(MPT_NAME_KEPT) || (isOfStates(type) && llvm::none_of(type.getPowers(), isOpaque)))
+    if (train::resultIs(function, index, train::Role::kept) ||
+        (isOfStates(type) && llvm::none_of(type.getPowers(), isOpaque)))
       return success();
   }
-  bool observed = bool(getResultAttr<check::CheckDialect::ObservedAttrHelper>(function, result.getOperandNumber()));
+  bool observed = bool(getResultAttr<check::CheckDialect::ObservedAttrHelper>(function, index));
   if (observed || !scales::carriesScales(result.get()) || type.isUnscaled() || type.isZero() ||
       (agrees && type.isScales()) ||
       ((reports || agrees) && type.isScale() && llvm::none_of(type.getPowers(), isOpaque)))
@@ -260,7 +265,7 @@ LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
     return success();
   }
   InFlightDiagnostic diagnostic = result.getOwner()->emitOpError();
-  diagnostic << "expected result " << result.getOperandNumber() << " without a scale, got " << type.str();
+  diagnostic << "expected result " << index << " without a scale, got " << type.str();
   explain(diagnostic, result.get());
   return failure();
 }
@@ -270,16 +275,15 @@ LogicalResult LoweredScaleFlow::verify() {
   for (auto read : body.getOps<train::ReadOp>())
     scalesByName.try_emplace(("state " + read.getState()).str(), read.getValue());
   for (BlockArgument argument : body.getArguments())
-    if (auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber());
-        name && CrossingScales::crosses(name))
-      crossingNames.try_emplace(argument, name);
-  for (BlockArgument argument : body.getArguments())
-    if (auto name = getArgAttr<MPTDialect::NameAttrHelper>(function, argument.getArgNumber()))
+    if (StringAttr name = crossingName(function.getArgAttrDict(argument.getArgNumber()))) {
+      if (!train::argumentIs(function, argument.getArgNumber(), train::Role::max))
+        crossingNames.try_emplace(argument, name);
       readArgument(argument, name);
+    }
   infer(body);
   for (OpOperand &result : body.getTerminator()->getOpOperands())
-    if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, result.getOperandNumber());
-        name && CrossingScales::crosses(name))
+    if (StringAttr name = crossingName(function.getResultAttrDict(result.getOperandNumber()));
+        name && !train::resultIs(function, result.getOperandNumber(), train::Role::max))
       crossingNames.try_emplace(numbers.of(result.get()), name);
   bool fine = true;
   for (auto write : body.getOps<train::WriteOp>())

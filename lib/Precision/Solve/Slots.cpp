@@ -49,11 +49,11 @@ bool continuesLoss(Operation *op) {
   return semantics.getNumericClass() == NumericClass::Reduction || !hasFlexibleTypes(op);
 }
 
-/// The operand that carries the loss of `function`: result "loss", or a sole FP32 scalar.
+/// The result of `function` that is its loss.
 Value lossValue(func::FuncOp function) {
   Operation *end = function.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(end->getOperands()))
-    if (auto name = getResultAttr<MPTDialect::NameAttrHelper>(function, i); name && name.getValue() == "loss")
+    if (train::resultIs(function, i, train::Role::loss))
       return value;
   return {};
 }

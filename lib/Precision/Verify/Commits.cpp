@@ -118,8 +118,7 @@ private:
   LogicalResult verifySkipped() {
     Operation *end = step.getFunction().getBody().front().getTerminator();
     for (auto [i, value] : llvm::enumerate(end->getOperands())) {
-      auto name = getResultAttr<MPTDialect::NameAttrHelper>(step.getFunction(), i);
-      if (!name || name.getValue() != "skipped")
+      if (!train::resultIs(step.getFunction(), i, train::Role::skipped))
         continue;
       bool fine = checks.evaluate(value, checks.allHold()) == Flag(false);
       for (Operation *check : checks.getChecks())

@@ -94,14 +94,14 @@ mpt_status DeviceStep::findSources() {
       source.value = nullptr;
       source.split = layout.split.count(want.name) != 0;
       auto value = std::find_if(values.begin(), values.end(), [&](const Value &v) {
-        return v.what.phase < phase && strcmp(v.what.name, want.name) == 0;
+        return isExchanged(want) && v.what.phase < phase && strcmp(v.what.name, want.name) == 0;
       });
       source.input = indexOf(layout.global->inputs, layout.global->num_inputs, want.name);
-      source.kind = value != values.end()                       ? Source::Exchanged
-                    : isKept(want.name)                         ? Source::Kept
-                    : strcmp(want.name, MPT_NAME_REPLICA) == 0  ? Source::Number
-                    : strcmp(want.name, MPT_NAME_REPLICAS) == 0 ? Source::Count
-                                                                : Source::Given;
+      source.kind = value != values.end()                  ? Source::Exchanged
+                    : isKept(want)                         ? Source::Kept
+                    : want.role == MPT_ROLE_REPLICA_NUMBER ? Source::Number
+                    : want.role == MPT_ROLE_REPLICA_COUNT  ? Source::Count
+                                                           : Source::Given;
       if (source.kind == Source::Exchanged)
         source.value = &*value;
       else if (source.kind == Source::Given && source.input < 0)

@@ -151,7 +151,7 @@ mpt_status FiniteCheck::begin(const mpt_function_desc &function, const std::vect
   found = false;
   FiniteCounts counts;
   for (int64_t i = 0; i < function.num_inputs; ++i) {
-    if (isReduced(function.inputs[i].name) || isKept(function.inputs[i].name)) // of a step of replicas, which goes on
+    if (isExchanged(function.inputs[i]) || isKept(function.inputs[i])) // of a step of replicas, which goes on
       continue;
     if (mpt_status status = count(function.inputs[i], inputs[static_cast<size_t>(i)], counts))
       return status;

@@ -24,7 +24,7 @@ mpt_status KeptValues::prepare(Device &device, const StepLayout &layout) {
   for (size_t phase = 0; phase < layout.phases.size(); ++phase) {
     const mpt_function_desc &f = *layout.phases[phase];
     for (int64_t i = 0; i < f.num_inputs; ++i) {
-      if (!isKept(f.inputs[i].name))
+      if (!isKept(f.inputs[i]))
         continue;
       auto value = values.find(f.inputs[i].name);
       if (value == values.end() || value->second.made == phase || !isSame(f.inputs[i], *tables[f.inputs[i].name]))
@@ -33,7 +33,7 @@ mpt_status KeptValues::prepare(Device &device, const StepLayout &layout) {
     }
     for (int64_t i = 0; i < f.num_outputs; ++i) {
       const mpt_tensor_desc &output = f.outputs[i];
-      if (!isKept(output.name))
+      if (!isKept(output))
         continue;
       const int64_t stride = roundUp(output.bytes, valueAlignment);
       auto [value, isNew] = values.try_emplace(output.name, Value{phase, phase, i, stride, stride * layout.local, -1});

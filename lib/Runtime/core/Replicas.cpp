@@ -14,8 +14,6 @@
 #include "world/Reduction.h"
 #include "world/World.h"
 
-#include "mpt-c/abi_replicas.h"
-
 #include <algorithm>
 #include <cstring>
 
@@ -23,21 +21,8 @@ using namespace mpt::rt;
 
 namespace {
 
-bool startsWith(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
-bool isSum(const char *name) { return startsWith(name, MPT_NAME_SUM); }
-bool isScattered(const char *name) { return startsWith(name, MPT_NAME_SCATTER); }
-bool isGathered(const char *name) { return startsWith(name, MPT_NAME_GATHER); }
 /// What the runtime gives, not the caller.
-bool isOwn(const char *name) {
-  return isReduced(name) || isKept(name) || strcmp(name, MPT_NAME_REPLICA) == 0 || strcmp(name, MPT_NAME_REPLICAS) == 0;
-}
-
-const mpt_function_desc *find(const mpt_module_desc &m, const char *name) {
-  for (int64_t i = 0; i < m.num_functions; ++i)
-    if (strcmp(m.functions[i].name, name) == 0)
-      return &m.functions[i];
-  return nullptr;
-}
+bool isOwn(const mpt_tensor_desc &input) { return input.role != MPT_ROLE_INPUT; }
 
 /// What ranks compare in a step: the largest of each number, and of its negative, are the same number where all agree.
 struct Agreement {
@@ -59,24 +44,19 @@ struct Agreement {
 
 } // namespace
 
-int64_t mpt::rt::indexOf(const mpt_tensor_desc *table, int64_t count, const char *name) {
+int64_t mpt::rt::indexOf(const mpt_tensor_desc *table, int64_t count, const char *name, int64_t role) {
   for (int64_t i = 0; i < count; ++i)
-    if (strcmp(table[i].name, name) == 0)
+    if (table[i].role == role && strcmp(table[i].name, name) == 0)
       return i;
   return -1;
 }
 
-bool mpt::rt::isReduced(const char *name) {
-  return isSum(name) || startsWith(name, MPT_NAME_MAX) || isScattered(name) || isGathered(name);
-}
-
-bool mpt::rt::isKept(const char *name) { return startsWith(name, MPT_NAME_KEPT); }
-
 std::vector<const mpt_function_desc *> ReplicatedStep::phasesOf(const mpt_module_desc &m) {
-  std::vector<const mpt_function_desc *> phases{find(m, replica)};
-  for (int i = 1; const mpt_function_desc *part = find(m, (MPT_NAME_BETWEEN + std::to_string(i)).c_str()); ++i)
-    phases.push_back(part);
-  phases.push_back(find(m, combine));
+  std::vector<const mpt_function_desc *> phases;
+  for (int64_t i = 0; i < m.num_functions; ++i)
+    if (m.functions[i].phase > 0)
+      phases.push_back(&m.functions[i]);
+  std::sort(phases.begin(), phases.end(), [](auto *a, auto *b) { return a->phase < b->phase; });
   return phases;
 }
 
@@ -90,8 +70,8 @@ mpt_status mpt::rt::checkDivides(const mpt_module_desc &module, int64_t replicas
 
 mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, const Json &manifest,
                                  std::unique_ptr<ReplicasOfModel> &out) {
-  if (!find(module, ReplicatedStep::replica) || !find(module, ReplicatedStep::combine) ||
-      find(module, ReplicatedStep::step))
+  const std::vector<const mpt_function_desc *> phases = ReplicatedStep::phasesOf(module);
+  if (phases.empty())
     return MPT_OK;
   const Json *found = manifest.find("replicas");
   const Json *count = found ? found->find("count") : nullptr, *split = found ? found->find("split") : nullptr;
@@ -99,7 +79,6 @@ mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, const Json &mani
     return fail(MPT_BAD_FILE, "model '%s': expected 'replicas' with 'count' and 'split' in its manifest", module.name);
   auto info = std::make_unique<ReplicasOfModel>();
   info->count = count->integer;
-  const std::vector<const mpt_function_desc *> phases = ReplicatedStep::phasesOf(module);
   for (const Json &name : split->array)
     for (const mpt_function_desc *phase : phases) {
       int64_t i = indexOf(phase->inputs, phase->num_inputs, name.string.c_str());
@@ -115,7 +94,7 @@ GlobalStep::GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of,
   for (const mpt_function_desc *part : parts)
     for (int64_t i = 0; i < part->num_inputs; ++i) {
       mpt_tensor_desc input = part->inputs[i];
-      if (isOwn(input.name) || indexOf(inputs.data(), static_cast<int64_t>(inputs.size()), input.name) >= 0)
+      if (isOwn(input) || indexOf(inputs.data(), static_cast<int64_t>(inputs.size()), input.name) >= 0)
         continue;
       shapes.emplace_back(input.shape, input.shape + input.rank);
       if (of.split.count(input.name)) {
@@ -189,19 +168,19 @@ mpt_status mpt::rt::readExchanged(const StepLayout &layout, std::vector<Exchange
   for (size_t phase = 0; phase + 1 < layout.phases.size(); ++phase)
     for (int64_t i = 0; i < layout.phases[phase]->num_outputs; ++i) {
       const mpt_tensor_desc &made = layout.phases[phase]->outputs[i];
-      const bool gathers = isGathered(made.name), scatters = isScattered(made.name);
+      const bool gathers = made.role == MPT_ROLE_GATHER, scatters = made.role == MPT_ROLE_SCATTER;
       const bool is16Bits = made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
       const int64_t dtype = gathers ? made.dtype : MPT_FLOAT32; // of the result
-      if (isKept(made.name))                                    // by KeptValues
+      if (isKept(made))                                         // by KeptValues
         continue;
-      bool fits = isReduced(made.name) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits);
+      bool fits = isExchanged(made) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits);
       size_t taken = 0;
       const int64_t bytes = elementsOf(made) * sizeOf(dtype), all = gathers ? bytes * layout.replicas : bytes;
       const int64_t row = scatters ? bytes / layout.replicas : all;
       fits = fits && (!scatters || bytes % layout.replicas == 0);
       for (size_t later = phase + 1; later < layout.phases.size(); ++later) {
         const mpt_function_desc &f = *layout.phases[later];
-        if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name); input >= 0) {
+        if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name, made.role); input >= 0) {
           taken = taken ? taken : later;
           fits = fits && f.inputs[input].dtype == dtype && f.inputs[input].bytes == row;
         }
@@ -209,10 +188,10 @@ mpt_status mpt::rt::readExchanged(const StepLayout &layout, std::vector<Exchange
       if (!fits || !taken)
         return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of a later function of the step, got '%s'",
                     layout.phases[phase]->name, made.name);
-      const auto how = gathers            ? ExchangedValue::Gather
-                       : scatters         ? ExchangedValue::Scatter
-                       : isSum(made.name) ? ExchangedValue::Sum
-                                          : ExchangedValue::Max;
+      const auto how = gathers                     ? ExchangedValue::Gather
+                       : scatters                  ? ExchangedValue::Scatter
+                       : made.role == MPT_ROLE_SUM ? ExchangedValue::Sum
+                                                   : ExchangedValue::Max;
       out.push_back({made.name, how, phase, taken, i, made.dtype, elementsOf(made),
                      gathers    ? made.bytes
                      : scatters ? row
@@ -364,16 +343,16 @@ mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor
   number = layout.first + k;
   for (int64_t i = 0; i < f.num_inputs; ++i) {
     const mpt_tensor_desc &want = f.inputs[i];
-    mpt_tensor input = viewOf(want, strcmp(want.name, MPT_NAME_REPLICA) == 0 ? static_cast<void *>(&number) : &count);
-    if (isReduced(want.name)) {
+    mpt_tensor input = viewOf(want, want.role == MPT_ROLE_REPLICA_NUMBER ? static_cast<void *>(&number) : &count);
+    if (isExchanged(want)) {
       auto value = std::find_if(values.begin(), values.end(),
                                 [&](const Value &v) { return v.phase < phase && strcmp(v.name, want.name) == 0; });
       if (value == values.end())
         return fail(MPT_BAD_FILE, "'%s' takes '%s', which no function before it makes", f.name, want.name);
-      input.data = value->total->start + (isScattered(want.name) ? k * value->part : 0);
-    } else if (isKept(want.name)) {
+      input.data = value->total->start + (want.role == MPT_ROLE_SCATTER ? k * value->part : 0);
+    } else if (isKept(want)) {
       input.data = kept->find(want.name, k);
-    } else if (!isOwn(want.name)) {
+    } else if (!isOwn(want)) {
       const mpt_tensor *whole = callersTensor(given, want.name);
       if (!whole)
         continue; // a learning rate that the trainer knows

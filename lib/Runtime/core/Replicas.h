@@ -45,13 +45,13 @@ private:
   std::vector<std::vector<int64_t>> shapes;
 };
 
-/// The number of the tensor of that name in a table, or -1.
-int64_t indexOf(const mpt_tensor_desc *table, int64_t count, const char *name);
+/// The number of the tensor of that name and role in a table, or -1.
+int64_t indexOf(const mpt_tensor_desc *table, int64_t count, const char *name, int64_t role = MPT_ROLE_INPUT);
 
-/// Whether replicas reduce the value of that name.
-bool isReduced(const char *name);
-/// Whether a replica keeps the value of that name from one function of a step to later ones.
-bool isKept(const char *name);
+/// Whether replicas exchange the value.
+constexpr bool isExchanged(const mpt_tensor_desc &t) { return t.role >= MPT_ROLE_SUM && t.role <= MPT_ROLE_GATHER; }
+/// Whether a replica keeps the value from one function of a step to later ones.
+constexpr bool isKept(const mpt_tensor_desc &t) { return t.role == MPT_ROLE_KEPT; }
 
 /// A value that replicas exchange behind one of the functions of a step.
 struct ExchangedValue {
@@ -69,7 +69,7 @@ struct ExchangedValue {
 
 /// How the functions of a step are run on this process.
 struct StepLayout {
-  std::vector<const mpt_function_desc *> phases; ///< in their order: "replica", "between_1" ..., "combine"
+  std::vector<const mpt_function_desc *> phases; ///< in their order
   const mpt_function_desc *global = nullptr;     ///< the step as the caller sees it
   std::set<std::string> split;                   ///< inputs with rows for all replicas
   int64_t replicas, first, local;                ///< in all; number of the first one here; how many here
@@ -89,18 +89,16 @@ mpt_status readReplicas(const mpt_module_desc &module, const Json &manifest, std
 /// MPT_INVALID_ARGUMENT where `ranks` processes cannot have equal parts of `replicas`; of any number (0) they can.
 mpt_status checkDivides(const mpt_module_desc &module, int64_t replicas, int ranks);
 
-/// Runs "step" of a library with replicas. The functions that the compiler made of it are "replica" and "combine", and
-/// what the replicas reduce goes from the one to the other as "replica.sum.<i>" or "replica.max.<i>". Where states are
-/// divided, or batch norms synchronised, replicas meet more often: "between_1", "between_2" ... run between the two,
-/// once a replica. What the caller can be refused for is found before anything has run.
+/// Runs "step" of a library with replicas, in the phases that the compiler made of it (mpt_function_desc). What the
+/// caller can be refused for is found before anything has run.
 ///
 /// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
 /// state) and in every step (shared inputs, edits of the state). A rank that refuses its inputs, or fails, lets the
 /// others know in the same step, and nobody changes its state.
 class ReplicatedStep final : private OutputListener {
 public:
-  static constexpr const char *step = "step", *replica = "replica", *combine = "combine";
-  /// The functions of a step in their order: "replica", "between_1" ..., "combine".
+  static constexpr const char *step = "step", *combine = "combine";
+  /// The functions of a step in their order.
   static std::vector<const mpt_function_desc *> phasesOf(const mpt_module_desc &module);
 
   ~ReplicatedStep();

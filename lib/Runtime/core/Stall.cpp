@@ -51,13 +51,13 @@ mpt_status nameNonfinite(mpt_trainer &trainer, const mpt_function_desc &f, const
     }
   bool gradients = trainer.model->sizes.nameOf(f) == "gradients";
   for (int64_t i = 0; i < f.num_outputs && out.empty(); ++i) {
-    const char *name = f.outputs[i].name;
-    if (strcmp(name, "grad_norm") == 0) // says no more than that the step was skipped
+    const int64_t role = f.outputs[i].role;
+    if (role == MPT_ROLE_GRAD_NORM) // says no more than that the step was skipped
       continue;
     if (mpt_status status = check.count(f.outputs[i], state.outputPointers[static_cast<size_t>(i)], counts))
       return status;
     if (!counts.allFinite())
-      out = describe(gradients && trainer.index.count(name) ? "the gradient of" : "result", f.outputs[i], counts);
+      out = describe(gradients && role == MPT_ROLE_OUTPUT ? "the gradient of" : "result", f.outputs[i], counts);
   }
   if (!out.empty() && !infinite.empty())
     out += ", " + infinite;

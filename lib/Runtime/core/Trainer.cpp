@@ -196,7 +196,7 @@ mpt_status bindOutputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState
     return MPT_OK;
   // What replicas keep has places of its own, one a replica.
   auto bytesOf = [](const mpt_tensor_desc &output) {
-    return isKept(output.name) ? 0 : roundUp(output.bytes, valueAlignment);
+    return isKept(output) ? 0 : roundUp(output.bytes, valueAlignment);
   };
   int64_t bytes = 0;
   for (int64_t i = 0; i < f.num_outputs; ++i)
@@ -213,7 +213,7 @@ mpt_status bindOutputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState
 
 /// The metrics that `f` computes, brought from the device together.
 mpt_status readMetrics(mpt_trainer &t, const mpt_function_desc &f, const FunctionState &state, mpt_metrics &out) {
-  static constexpr const char *names[] = {"loss", "loss_scale", "grad_norm", "skipped"};
+  static constexpr int64_t roles[] = {MPT_ROLE_LOSS, MPT_ROLE_LOSS_SCALE, MPT_ROLE_GRAD_NORM, MPT_ROLE_SKIPPED};
   double values[4] = {NAN, 1, NAN, 0};
   const mpt_tensor_desc *found[4] = {};
   alignas(8) uint8_t bytes[4][8];
@@ -221,7 +221,7 @@ mpt_status readMetrics(mpt_trainer &t, const mpt_function_desc &f, const Functio
   size_t count = 0;
   for (int64_t i = 0; i < f.num_outputs; ++i)
     for (int m = 0; m < 4; ++m)
-      if (strcmp(f.outputs[i].name, names[m]) == 0 && elementsOf(f.outputs[i]) == 1) {
+      if (f.outputs[i].role == roles[m] && elementsOf(f.outputs[i]) == 1) {
         found[m] = &f.outputs[i];
         transfers[count++] = {bytes[m], state.outputPointers[static_cast<size_t>(i)], f.outputs[i].bytes};
       }
@@ -469,7 +469,7 @@ mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_
                   : fail(MPT_NOT_FOUND, "'%s' has %lld outputs", f->name, static_cast<long long>(f->num_outputs));
     if (!state.ran)
       return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
-    if (isKept(f->outputs[i].name))
+    if (isKept(f->outputs[i]))
       return fail(MPT_NOT_FOUND, "'%s' of '%s' is the step's own", f->outputs[i].name, f->name);
     void *data = state.outputPointers[static_cast<size_t>(i)];
     if (!onDevice)

@@ -7,6 +7,7 @@
 
 #include "mpt-c/abi.h"
 #include "mpt-c/conv_direct.hpp"
+#include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/RT/AbiWords.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 
@@ -217,7 +218,7 @@ void makeWiden(OpBuilder &builder, Location loc, const std::string &suffix, Type
 
 /// What adds the values of replicas, where `module` has any.
 void makeReplicaKernels(OpBuilder &builder, ModuleOp module) {
-  if (!module.lookupSymbol<func::FuncOp>("combine"))
+  if (llvm::none_of(module.getOps<func::FuncOp>(), hasAttr<dist::DistDialect::PhaseAttrHelper>))
     return;
   for (bool sums : {true, false})
     makeFold(builder, module.getLoc(), sums);

@@ -6,7 +6,7 @@ module attributes {mpt.name = "mlp", mpt.manifest = {learning_rate = 0.1}} {
   train.state counter @steps : tensor<i64> = dense<0> : tensor<i64>
 
   func.func @step(%x: tensor<8x5xf32> {mpt.name = "x"}, %y: tensor<8x3xf32> {mpt.name = "y"},
-                  %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss"}) {
+                  %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
     %w1 = train.read @w1 : tensor<5x16xf32>
     %b1 = train.read @b1 : tensor<16xf32>
     %w2 = train.read @w2 : tensor<16x3xf32>

@@ -19,7 +19,7 @@
 // REGEX: expected a regular expression for shared inputs, got '('
 // ONE-NOT: shard
 // ANY: shard.grid @replicas(shape = ?)
-// ANY: tensor<f32> {dist.count, mpt.name = "replica.count"}
+// ANY: tensor<f32> {mpt.name = "replica.count", train.role = #train<role replica_count>}
 // Gradients are rounded and added in FP32; losses and statistics are not rounded.
 // NARROW: %[[G:.*]] = mpt.reduce sum %{{.*}} -> tensor<4xf32>
 // NARROW: %[[ROUNDED:.*]] = mpt.cast %[[G]] : tensor<4xf32> to tensor<4xbf16>
@@ -37,7 +37,7 @@
 // Rows are split, other inputs shared. What draws on the way to the gradient draws by the number of the replica; a weight
 // that is rounded by chance does not. The generator itself moves on as before.
 // CHECK: shard.grid @replicas(shape = 4)
-// CHECK: func.func @step(%[[X:.*]]: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %[[M:.*]]: tensor<4xf32> {mpt.name = "mask"}, %[[N:.*]]: tensor<i64> {dist.number, mpt.name = "replica.number"})
+// CHECK: func.func @step(%[[X:.*]]: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %[[M:.*]]: tensor<4xf32> {mpt.name = "mask"}, %[[N:.*]]: tensor<i64> {mpt.name = "replica.number", train.role = #train<role replica_number>})
 // CHECK: %[[KEY:.*]] = train.read @rng
 // CHECK-DAG: %[[BOTH:.*]] = mpt.broadcast %[[N]]
 // CHECK-DAG: %[[FAR:.*]] = mpt.constant dense<[0, 281474976710656]>
@@ -79,7 +79,7 @@ module {
   train.state statistic @s : tensor<4xf32> = dense<1.0> : tensor<4xf32>
   train.state scale @f : tensor<8x4xf32> = dense<1.0> : tensor<8x4xf32>
   train.state statistic @h : tensor<1x3xf32> = dense<1.0> : tensor<1x3xf32>
-  func.func @step(%x: tensor<8x4xf32> {mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}) -> (tensor<f32> {mpt.name = "loss"}) {
+  func.func @step(%x: tensor<8x4xf32> {mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
     %key = train.read @rng : tensor<2xi64>
     %w = train.read @w : tensor<4xf32>
     %d = mpt.dropout %x, %key {ratio = 0.5 : f64, stream = 0 : i64} : (tensor<8x4xf32>, tensor<2xi64>) -> tensor<8x4xf32>

@@ -51,7 +51,7 @@ module {
   train.state master @w.master : tensor<7x10xf32> of "w" = dense<1.0> : tensor<7x10xf32>
   train.state parameter @w : tensor<7x10xf16> {from = "w.master"}
   train.state slot @w.m : tensor<7x10xf32> of "w" = dense<0.0> : tensor<7x10xf32>
-  func.func @step(%x: tensor<7x10xf32> {dist.split, mpt.name = "x"}, %lr: tensor<f32> {mpt.name = "learning_rate"}, %n: tensor<i64> {mpt.name = "n"}) -> (tensor<f32> {mpt.name = "grad_norm"}) {
+  func.func @step(%x: tensor<7x10xf32> {dist.split, mpt.name = "x"}, %lr: tensor<f32> {mpt.name = "learning_rate"}, %n: tensor<i64> {mpt.name = "n"}) -> (tensor<f32> {mpt.name = "grad_norm", train.role = #train<role grad_norm>}) {
     %master = train.read @w.master : tensor<7x10xf32>
     %slot = train.read @w.m : tensor<7x10xf32>
     %sum = shard.all_reduce %x on @replicas grid_axes = [0] : tensor<7x10xf32> -> tensor<7x10xf32>

@@ -66,7 +66,7 @@ module {
 module {
   shard.grid @replicas(shape = 4)
   train.state counter @n : tensor<i64> = dense<0> : tensor<i64>
-  func.func @step(%x: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}, %r: tensor<i64> {dist.number, mpt.name = "replica.number"}) {
+  func.func @step(%x: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %m: tensor<4xf32> {mpt.name = "mask"}, %r: tensor<i64> {mpt.name = "replica.number", train.role = #train<role replica_number>}) {
     %g = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
     %0 = shard.all_reduce %g on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
     train.write @n, %r : tensor<i64>

@@ -143,7 +143,7 @@ func.func @masked(%g: tensor<1024x256xbf16>, %y: tensor<1024x256xbf16>) -> (tens
 // CHECK-NOT: mpt.fusion
 // CHECK: mpt.reduce max
 // CHECK: mpt.matmul
-func.func @magnitudes(%x: tensor<1024x256xf32>, %s: tensor<f32>, %w: tensor<256x256xf16>) -> (tensor<f32> {mpt.name = "loss"}, tensor<256x256xf32>, tensor<f32>) {
+func.func @magnitudes(%x: tensor<1024x256xf32>, %s: tensor<f32>, %w: tensor<256x256xf16>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<256x256xf32>, tensor<f32>) {
   %0 = mpt.tanh %x : tensor<1024x256xf32>
   %1 = mpt.cast %0 : tensor<1024x256xf32> to tensor<1024x256xbf16>
   %2 = mpt.abs %1 : tensor<1024x256xbf16>

@@ -15,7 +15,7 @@
 // CPU-LABEL: func.func @loss
 // CPU: mpt.fusion(%arg0) : (tensor<16x50000xf16>) -> tensor<16xf32>
 // CPU: mpt.yield {{.*}} : tensor<16x50000xf16>
-func.func @loss(%x: tensor<16x50000xf16>, %w: tensor<16xf32>, %v: tensor<8x50000xf16>) -> (tensor<f32> {mpt.name = "loss"}, tensor<16x8xf16>) {
+func.func @loss(%x: tensor<16x50000xf16>, %w: tensor<16xf32>, %v: tensor<8x50000xf16>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<16x8xf16>) {
   %wide = mpt.cast %x : tensor<16x50000xf16> to tensor<16x50000xf32>
   %e = mpt.exp %wide : tensor<16x50000xf32>
   %s = mpt.reduce sum %e {axes = array<i64: 1>} : (tensor<16x50000xf32>) -> tensor<16xf32>
@@ -41,7 +41,7 @@ func.func @loss(%x: tensor<16x50000xf16>, %w: tensor<16xf32>, %v: tensor<8x50000
 // CHECK: mpt.fusion(%arg0) : (tensor<16x50000xf16>) -> tensor<16xf32>
 // CHECK: mpt.fusion
 // CHECK: mpt.yield {{.*}}tensor<16x50000xf16>
-func.func @scaled(%x: tensor<16x50000xf16>, %w: tensor<16xf32>, %v: tensor<8x50000xf16>) -> (tensor<f32> {mpt.name = "loss"}, tensor<16x8xf16>, tensor<16xf32>) {
+func.func @scaled(%x: tensor<16x50000xf16>, %w: tensor<16xf32>, %v: tensor<8x50000xf16>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<16x8xf16>, tensor<16xf32>) {
   %wide = mpt.cast %x : tensor<16x50000xf16> to tensor<16x50000xf32>
   %e = mpt.exp %wide : tensor<16x50000xf32>
   %s = mpt.reduce sum %e {axes = array<i64: 1>} : (tensor<16x50000xf32>) -> tensor<16xf32>

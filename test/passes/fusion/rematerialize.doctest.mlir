@@ -5,7 +5,7 @@
 // CHECK: %[[E:.*]] = mpt.exp %{{.*}} {mpt.recomputed} : tensor<64x128xf32>
 // CHECK: mpt.mul %[[G]], %[[E]] : tensor<64x128xf32>
 func.func @step(%a: tensor<64x32xf32>, %w: tensor<32x128xf32>, %v: tensor<128x8xf32>)
-    -> (tensor<f32> {mpt.name = "loss"}, tensor<64x128xf32>, tensor<128x8xf32>) {
+    -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<64x128xf32>, tensor<128x8xf32>) {
   %x = mpt.matmul %a, %w : (tensor<64x32xf32>, tensor<32x128xf32>) -> tensor<64x128xf32>
   %f = mpt.exp %x : tensor<64x128xf32>
   %s = mpt.add %f, %x : tensor<64x128xf32>

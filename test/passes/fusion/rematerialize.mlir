@@ -34,7 +34,7 @@
 // FORM: mpt.erf
 // FORM-NOT: mpt.recomputed
 func.func @step(%x: tensor<128x32xf32>, %w: tensor<32x64xf32>, %b: tensor<128x64xf32>, %v: tensor<64x64xf32>)
-    -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>, tensor<32x64xf32>) {
+    -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<64x64xf32>, tensor<32x64xf32>) {
   %p = mpt.matmul %x, %w : (tensor<128x32xf32>, tensor<32x64xf32>) -> tensor<128x64xf32>
   %h = mpt.add %p, %b : tensor<128x64xf32>
   %e = mpt.erf %h : tensor<128x64xf32>
@@ -60,7 +60,7 @@ func.func @step(%x: tensor<128x32xf32>, %w: tensor<32x64xf32>, %b: tensor<128x64
 // CHECK-NOT: mpt.reduce max
 // CHECK: %[[X2:.*]] = mpt.cast %arg0 {mpt.recomputed}
 // CHECK: mpt.matmul %[[X2]]
-func.func @input(%x: tensor<128x64xf32>, %w: tensor<64x64xf16>) -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>) {
+func.func @input(%x: tensor<128x64xf32>, %w: tensor<64x64xf16>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<64x64xf32>) {
   %c = mpt.cast %x : tensor<128x64xf32> to tensor<128x64xf16>
   %y = mpt.matmul %c, %w : (tensor<128x64xf16>, tensor<64x64xf16>) -> tensor<128x64xf32>
   %m = mpt.reduce max %y {axes = array<i64: 1>} : (tensor<128x64xf32>) -> tensor<128xf32>
@@ -94,7 +94,7 @@ func.func @plain(%x: tensor<128x64xf32>) -> tensor<128x64xf32> {
 // KEEP-LABEL: func.func @cheap
 // KEEP-NOT: mpt.recomputed
 func.func @cheap(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<64x64xf32>)
-    -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>, tensor<8192x64xf32>) {
+    -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<64x64xf32>, tensor<8192x64xf32>) {
   %p = mpt.matmul %x, %w : (tensor<128x8192xf32>, tensor<8192x64xf32>) -> tensor<128x64xf32>
   %a = mpt.relu %p : tensor<128x64xf32>
   %y = mpt.matmul %a, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
@@ -121,7 +121,7 @@ func.func @cheap(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<6
 // CHECK-NEXT: %[[R1:.*]] = mpt.add %[[A]], %[[B]] {mpt.recomputed}
 // CHECK-NEXT: mpt.matmul %[[R1]], %{{.*}}transpose_a
 func.func @chain(%x: tensor<128x8192xf32>, %w: tensor<8192x64xf32>, %v: tensor<64x64xf32>)
-    -> (tensor<f32> {mpt.name = "loss"}, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>,
+    -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>,
         tensor<64x64xf32>, tensor<64x64xf32>) {
   %a = mpt.matmul %x, %w : (tensor<128x8192xf32>, tensor<8192x64xf32>) -> tensor<128x64xf32>
   %b = mpt.matmul %a, %v : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>

@@ -10,11 +10,11 @@
 //--- step.mlir
 // Before the replicas meet: their own inputs, no state. After: the reductions, shared inputs, every write.
 // CHECK-NOT: @step
-// CHECK: func.func @combine(%[[RATE:.*]]: tensor<4xf32> {mpt.name = "rate"}, %[[SUM:.*]]: tensor<4xf32> {mpt.name = "replica.sum.0"}, %[[MAX:.*]]: tensor<4xf32> {mpt.name = "replica.max.1"}) -> (tensor<4xf32> {mpt.name = "largest"})
+// CHECK: func.func @combine(%[[RATE:.*]]: tensor<4xf32> {mpt.name = "rate"}, %[[SUM:.*]]: tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}, %[[MAX:.*]]: tensor<4xf32> {mpt.name = "replica.max.1", train.role = #train<role max>}) -> (tensor<4xf32> {mpt.name = "largest"})
 // CHECK: mpt.mul %[[SUM]], %[[RATE]]
 // CHECK: train.write @w
 // CHECK: return %[[MAX]]
-// CHECK: func.func @replica(%{{.*}}: tensor<8x4xf32> {dist.split, mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}, tensor<4xf32> {mpt.name = "replica.max.1"})
+// CHECK: func.func @replica(%{{.*}}: tensor<8x4xf32> {dist.split, mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}, tensor<4xf32> {mpt.name = "replica.max.1", train.role = #train<role max>})
 // CHECK-NOT: train.
 // CHECK: return %[[G:.*]], %[[G]]
 module {
@@ -41,22 +41,22 @@ func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
 // Three functions before the last: gradients; what shards add to a condition; the update of shards, which alone writes the
 // divided state. A replica takes its part of a parameter by its number. The last function writes what was gathered.
 // SHARDS-LABEL: func.func @combine(
-// SHARDS-SAME: mpt.name = "replica.gather.2"
+// SHARDS-SAME: mpt.name = "replica.gather.2", train.role = #train<role gather>
 // SHARDS-NOT: train.write @m
 // SHARDS: train.write @w
 // SHARDS-LABEL: func.func @between_2(
-// SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0"}
-// SHARDS-SAME: tensor<f32> {mpt.name = "replica.max.1"}
-// SHARDS-SAME: tensor<i64> {dist.number, mpt.name = "replica.number"}
-// SHARDS-SAME: -> (tensor<1x16xf32> {mpt.name = "replica.gather.2"})
+// SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0", train.role = #train<role scatter>}
+// SHARDS-SAME: tensor<f32> {mpt.name = "replica.max.1", train.role = #train<role max>}
+// SHARDS-SAME: tensor<i64> {mpt.name = "replica.number", train.role = #train<role replica_number>}
+// SHARDS-SAME: -> (tensor<1x16xf32> {mpt.name = "replica.gather.2", train.role = #train<role gather>})
 // SHARDS: train.write @m
 // SHARDS: mpt.gather %{{.*}}, %{{.*}} {axis = 0 : i64} : (tensor<2x16xf32>, tensor<1xi64>) -> tensor<1x16xf32>
 // SHARDS-NOT: train.write @w
 // SHARDS-LABEL: func.func @between_1(
-// SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0"}) -> (tensor<f32> {mpt.name = "replica.max.1"})
+// SHARDS-SAME: tensor<1x16xf32> {mpt.name = "replica.scatter.0", train.role = #train<role scatter>}) -> (tensor<f32> {mpt.name = "replica.max.1", train.role = #train<role max>})
 // SHARDS-NOT: train.write
 // SHARDS-LABEL: func.func @replica(
-// SHARDS-SAME: -> (tensor<2x16xf32> {mpt.name = "replica.scatter.0"})
+// SHARDS-SAME: -> (tensor<2x16xf32> {mpt.name = "replica.scatter.0", train.role = #train<role scatter>})
 // SHARDS-NOT: train.
 module {
   shard.grid @replicas(shape = 2)
@@ -90,18 +90,18 @@ module {
 // GEMM's result in FP16 is, and not the values in FP32 that are a cast away from it; rows that the caller has are read again;
 // what is the same on all replicas is computed again.
 // KEPT-LABEL: func.func @combine(
-// KEPT-SAME: mpt.name = "replica.sum.1"
+// KEPT-SAME: mpt.name = "replica.sum.1", train.role = #train<role sum>
 // KEPT-NOT: replica.kept
 // KEPT-LABEL: func.func @between_1(
 // KEPT-SAME: %[[X:[^:]*]]: tensor<8x4xf16> {dist.split, mpt.name = "x"}
-// KEPT-SAME: %[[SUM:[^:]*]]: tensor<4xf32> {mpt.name = "replica.sum.0"}
-// KEPT-SAME: %[[KEPT:[^:]*]]: tensor<8x4xf16> {mpt.name = "replica.kept.0"}
-// KEPT-SAME: -> (tensor<4xf32> {mpt.name = "replica.sum.1"})
+// KEPT-SAME: %[[SUM:[^:]*]]: tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}
+// KEPT-SAME: %[[KEPT:[^:]*]]: tensor<8x4xf16> {mpt.name = "replica.kept.0", train.role = #train<role kept>}
+// KEPT-SAME: -> (tensor<4xf32> {mpt.name = "replica.sum.1", train.role = #train<role sum>})
 // KEPT-NOT: mpt.matmul
 // KEPT: train.read @w
 // KEPT: mpt.cast %[[KEPT]]
 // KEPT-LABEL: func.func @replica(
-// KEPT-SAME: -> (tensor<4xf32> {mpt.name = "replica.sum.0"}, tensor<8x4xf16> {mpt.name = "replica.kept.0"})
+// KEPT-SAME: -> (tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}, tensor<8x4xf16> {mpt.name = "replica.kept.0", train.role = #train<role kept>})
 // KEPT: %[[PRODUCT:.*]] = mpt.matmul
 // KEPT: return %{{.*}}, %[[PRODUCT]]
 module {

@@ -5,7 +5,7 @@
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   train.state parameter @w : tensor<16x4xf32>
-  func.func @step(%x: tensor<8x16xf16>, %dy: tensor<8x4xf32>) -> (tensor<f32> {mpt.name = "loss_scale"}) {
+  func.func @step(%x: tensor<8x16xf16>, %dy: tensor<8x4xf32>) -> (tensor<f32> {mpt.name = "loss_scale", train.role = #train<role loss_scale>}) {
     %s = train.read @mpt.loss_scale : tensor<f32>
     %w = train.read @w : tensor<16x4xf32>
     %scaled = mpt.fusion(%dy, %s) : (tensor<8x4xf32>, tensor<f32>) -> tensor<8x4xf16> {
@@ -165,7 +165,7 @@ module {
 // The scale itself, in place of the loss.
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
-  func.func @step() -> (tensor<f32> {mpt.name = "loss"}) {
+  func.func @step() -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
     %s = train.read @mpt.loss_scale : tensor<f32>
     // expected-error @below {{expected result 0 without a scale, got the scale mpt.loss_scale}}
     return %s : tensor<f32>

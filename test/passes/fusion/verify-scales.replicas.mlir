@@ -5,21 +5,21 @@
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   train.state parameter @w : tensor<4xf32>
-  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.1", train.role = #train<role sum>}) attributes {dist.phase = 4 : i64} {
     train.write @w, %g : tensor<4xf32>
     return
   }
-  func.func @between_2(%dy: tensor<4xf32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+  func.func @between_2(%dy: tensor<4xf32> {mpt.name = "replica.kept.1", train.role = #train<role kept>}) -> (tensor<4xf32> {mpt.name = "replica.sum.1", train.role = #train<role sum>}) attributes {dist.phase = 3 : i64} {
     %s = train.read @mpt.loss_scale : tensor<f32>
     %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
     %1 = mpt.div %dy, %0 : tensor<4xf32>
     return %1 : tensor<4xf32>
   }
-  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %all: tensor<4xf32> {mpt.name = "replica.sum.0"}) -> (tensor<4xf32> {mpt.name = "replica.kept.1"}) {
+  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0", train.role = #train<role kept>}, %all: tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}) -> (tensor<4xf32> {mpt.name = "replica.kept.1", train.role = #train<role kept>}) attributes {dist.phase = 2 : i64} {
     %0 = mpt.sub %dy, %all : tensor<4xf32>
     return %0 : tensor<4xf32>
   }
-  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}, tensor<4xf32> {mpt.name = "replica.kept.0"}) {
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}, tensor<4xf32> {mpt.name = "replica.kept.0", train.role = #train<role kept>}) attributes {dist.phase = 1 : i64} {
     %s = train.read @mpt.loss_scale : tensor<f32>
     %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
     %1 = mpt.mul %x, %0 : tensor<4xf32>
@@ -33,15 +33,15 @@ module {
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   train.state parameter @w : tensor<4xf32>
-  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.1", train.role = #train<role sum>}) attributes {dist.phase = 3 : i64} {
     // expected-error @below {{expected a value without a scale for state w, got the scale argument 0}}
     train.write @w, %g : tensor<4xf32>
     return
   }
-  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}) -> (tensor<4xf32> {mpt.name = "replica.sum.1"}) {
+  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0", train.role = #train<role kept>}) -> (tensor<4xf32> {mpt.name = "replica.sum.1", train.role = #train<role sum>}) attributes {dist.phase = 2 : i64} {
     return %dy : tensor<4xf32>
   }
-  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.kept.0"}) {
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<4xf32> {mpt.name = "replica.kept.0", train.role = #train<role kept>}) attributes {dist.phase = 1 : i64} {
     %s = train.read @mpt.loss_scale : tensor<f32>
     %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
     %1 = mpt.mul %x, %0 : tensor<4xf32>
@@ -54,7 +54,7 @@ module {
 // A scale that a replica makes of its own values is not that of the others: they cannot add what carries it.
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
-  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}, %r: tensor<f32> {mpt.name = "r"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}) {
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}, %r: tensor<f32> {mpt.name = "r"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}) attributes {dist.phase = 1 : i64} {
     %s = mpt.abs %r {train.scale} : tensor<f32>
     %0 = mpt.broadcast %s {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
     %1 = mpt.mul %x, %0 : tensor<4xf32>
@@ -69,18 +69,18 @@ module {
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   train.state parameter @w : tensor<4xf32>
-  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.0"}) {
+  func.func @combine(%g: tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}) attributes {dist.phase = 3 : i64} {
     train.write @w, %g : tensor<4xf32>
     return
   }
-  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0"}, %s: tensor<f32> {mpt.name = "replica.kept.1"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0"}) {
+  func.func @between_1(%dy: tensor<4xf32> {mpt.name = "replica.kept.0", train.role = #train<role kept>}, %s: tensor<f32> {mpt.name = "replica.kept.1", train.role = #train<role kept>}) -> (tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}) attributes {dist.phase = 2 : i64} {
     %most = mpt.constant dense<2.0> : tensor<f32>
     %own = mpt.min %s, %most : tensor<f32>
     %0 = mpt.broadcast %own {dims = array<i64>} : (tensor<f32>) -> tensor<4xf32>
     %1 = mpt.div %dy, %0 : tensor<4xf32>
     return %1 : tensor<4xf32>
   }
-  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}, %r: tensor<f32> {mpt.name = "r"}) -> (tensor<4xf32> {mpt.name = "replica.kept.0"}, tensor<f32> {mpt.name = "replica.kept.1"}) {
+  func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}, %r: tensor<f32> {mpt.name = "r"}) -> (tensor<4xf32> {mpt.name = "replica.kept.0", train.role = #train<role kept>}, tensor<f32> {mpt.name = "replica.kept.1", train.role = #train<role kept>}) attributes {dist.phase = 1 : i64} {
     %s = mpt.abs %r {train.scale} : tensor<f32>
     %most = mpt.constant dense<2.0> : tensor<f32>
     %own = mpt.min %s, %most : tensor<f32>
@@ -96,13 +96,13 @@ module {
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   train.state statistic @mpt.amax_history : tensor<2x16xf32> = dense<0.0> : tensor<2x16xf32>
-  func.func @combine(%m: tensor<2xf32> {mpt.name = "replica.max.0"}) {
+  func.func @combine(%m: tensor<2xf32> {mpt.name = "replica.max.0", train.role = #train<role max>}) attributes {dist.phase = 2 : i64} {
     %h = train.read @mpt.amax_history : tensor<2x16xf32>
     %next = train.roll %h, %m : tensor<2x16xf32>, tensor<2xf32>
     train.write @mpt.amax_history, %next : tensor<2x16xf32>
     return
   }
-  func.func @replica(%x: tensor<1xf32> {mpt.name = "x"}) -> (tensor<2xf32> {mpt.name = "replica.max.0"}) {
+  func.func @replica(%x: tensor<1xf32> {mpt.name = "x"}) -> (tensor<2xf32> {mpt.name = "replica.max.0", train.role = #train<role max>}) attributes {dist.phase = 1 : i64} {
     %s = train.read @mpt.loss_scale : tensor<f32>
     %0 = mpt.reshape %s : (tensor<f32>) -> tensor<1xf32>
     %dy = mpt.mul %x, %0 : tensor<1xf32>
@@ -117,12 +117,12 @@ module {
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   train.state parameter @w : tensor<1xf32>
-  func.func @combine(%m: tensor<1xf32> {mpt.name = "replica.max.0"}) {
+  func.func @combine(%m: tensor<1xf32> {mpt.name = "replica.max.0", train.role = #train<role max>}) attributes {dist.phase = 2 : i64} {
     // expected-error @below {{expected a value without a scale for state w}}
     train.write @w, %m : tensor<1xf32>
     return
   }
-  func.func @replica(%x: tensor<1xf32> {mpt.name = "x"}) -> (tensor<1xf32> {mpt.name = "replica.max.0"}) {
+  func.func @replica(%x: tensor<1xf32> {mpt.name = "x"}) -> (tensor<1xf32> {mpt.name = "replica.max.0", train.role = #train<role max>}) attributes {dist.phase = 1 : i64} {
     %s = train.read @mpt.loss_scale : tensor<f32>
     %0 = mpt.reshape %s : (tensor<f32>) -> tensor<1xf32>
     %dy = mpt.mul %x, %0 : tensor<1xf32>

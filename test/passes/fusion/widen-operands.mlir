@@ -12,7 +12,7 @@
 // CHECK: %[[AGAIN:.*]] = mpt.fusion(%[[X]]#0) : (tensor<8x16x9x9xf8E4M3FN>) -> tensor<8x16x9x9xf16>
 // CHECK: mpt.conv_backward_weights %[[AGAIN]], %[[G]]
 // CHECK: mpt.conv_backward_data %[[G]], %arg1
-func.func @step(%x: tensor<8x16x9x9xf32>, %w: tensor<4x16x3x3xf16>) -> (tensor<f32> {mpt.name = "loss"}, tensor<4x16x3x3xf32>, tensor<8x16x9x9xf32>) {
+func.func @step(%x: tensor<8x16x9x9xf32>, %w: tensor<4x16x3x3xf16>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4x16x3x3xf32>, tensor<8x16x9x9xf32>) {
   %q = mpt.cast %x {overflow = #mpt<overflow saturate>} : tensor<8x16x9x9xf32> to tensor<8x16x9x9xf8E4M3FN>
   %y = mpt.conv %q, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<8x16x9x9xf8E4M3FN>, tensor<4x16x3x3xf16>) -> tensor<8x4x9x9xf32>
   %loss = mpt.reduce sum %y {axes = array<i64: 0, 1, 2, 3>} : (tensor<8x4x9x9xf32>) -> tensor<f32>

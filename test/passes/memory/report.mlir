@@ -19,7 +19,7 @@
 // JSON: "until": "one"
 train.state parameter @w : tensor<64x64xbf16> = dense<2.0> : tensor<64x64xbf16>
 train.state slot @m : tensor<64x64xf32> of "w"
-func.func @step(%x: tensor<64x64xf32>) -> (tensor<64x64xf32> {mpt.name = "loss"}, tensor<64x64xf32>) {
+func.func @step(%x: tensor<64x64xf32>) -> (tensor<64x64xf32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<64x64xf32>) {
   %h = mpt.matmul %x, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")
   %y = mpt.matmul %h, %x : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("two")
   %g = mpt.matmul %y, %h {train.part = #train<part backward>} : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32> loc("one")

@@ -14,22 +14,22 @@
 // CHECK: products = [{ops = 1 : i64, ops_8 = 1 : i64, product = "mpt.matmul (8x16xf8E4M3FN, 16x16xf8E4M3FN)
 // CHECK-SAME: timed_device = "a device"
 // CHECK-LABEL: func.func @step
-// CHECK: mpt.matmul {{.*}}quantized, {{.*}}rule = "class contraction -> narrow{{.*}}; 8 bits: 8 bits measured 2.00 times faster (5.0 us with conversions, 10.0 us in bf16), 8x16 by 16x16; fewest
+// CHECK: mpt.matmul {{.*}}quantized = true, {{.*}}rule = "class contraction -> narrow{{.*}}; 8 bits: 8 bits measured 2.00 times faster (5.0 us with conversions, 10.0 us in bf16), 8x16 by 16x16; fewest
 // CHECK: mpt.matmul {{.*}}rule = "class contraction -> narrow{{.*}}; 16 bits: 8 bits measured 1.50 times slower (15.0 us with conversions, 10.0 us in bf16), 8x16 by 8x16; fewest
 // CHECK-NOT: quantized
 // CHECK: mpt.matmul {{.*}}rule = "class contraction -> narrow{{.*}}; 16 bits: 8 bits measured 1.00 times slower (10.0 us with conversions, 10.0 us in bf16), 8x16 by 16x16; fewest
 // CHECK-LABEL: func.func @evaluate
-// CHECK: quantized, {{.*}}8 bits: 8 bits measured 2.00 times faster
+// CHECK: quantized = true, {{.*}}8 bits: 8 bits measured 2.00 times faster
 
 // Slower alone, but its operands are converted for the two others: 12 us with conversions of 8, of which none is its own.
 // SHARED-LABEL: func.func @step
-// SHARED: quantized, {{.*}}8 bits measured 2.00 times faster (5.0 us
-// SHARED: quantized, {{.*}}8 bits measured 2.00 times faster (5.0 us
-// SHARED: quantized, {{.*}}8 bits: 8 bits measured 1.20 times slower (12.0 us with conversions, 10.0 us in bf16), 8x16 by 16x16; other products need its conversions, too;
+// SHARED: quantized = true, {{.*}}8 bits measured 2.00 times faster (5.0 us
+// SHARED: quantized = true, {{.*}}8 bits measured 2.00 times faster (5.0 us
+// SHARED: quantized = true, {{.*}}8 bits: 8 bits measured 1.20 times slower (12.0 us with conversions, 10.0 us in bf16), 8x16 by 16x16; other products need its conversions, too;
 
 // A rule on names beats the table.
 // NAMED-LABEL: func.func @step
-// NAMED-COUNT-3: quantized, results = {{.*}}rule = "keep-narrow
+// NAMED-COUNT-3: quantized = true, results = {{.*}}rule = "keep-narrow
 // NAMED-LABEL: func.func @evaluate
 
 //--- mixed.json

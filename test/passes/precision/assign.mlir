@@ -25,7 +25,7 @@
 // WIDE-NOT: waits
 
 // MLP: module attributes {{.*}}mpt.policy = {accumulate = f32, {{.*}}loss_scaling = {{.*}}mode = "dynamic"{{.*}}name = "amp-f16", {{.*}}storage = f16}
-// MLP: train.state parameter @fc1.weight {{.*}}type = f16
+// MLP: train.state parameter @fc1.weight {{.*}}results = [f16]
 // MLP: mpt.matmul {{.*}}operands = [f16, f16], results = [f16], rule = "class contraction -> narrow; fewest cast bytes"
 // MLP: mpt.softmax_cross_entropy {{.*}}operands = [unit, unit], results = [f32, f32, f32], rule = "class pinned -> wide"
 // MLP: mpt.constant {{.*}}results = [f32], rule = "gradient seed"
@@ -36,8 +36,8 @@
 // MLP: train.gradient {{.*}}rule = "parameter gradients are f32"
 // MLP: mpt.sgd {{.*}}operands = [f32, f32, f32, unit, f32]
 
-// KEEP: train.state parameter @fc1.weight {{.*}}type = f16
-// KEEP: train.state parameter @fc2.weight {{.*}}type = f32
+// KEEP: train.state parameter @fc1.weight {{.*}}results = [f16]
+// KEEP: train.state parameter @fc2.weight {{.*}}results = [f32]
 // NOTHING: error: expected a rule about nodes of the model, got 'keep-f32 "fc9" -> wide', which matches none; near it: 'fc1', 'fc2'
 // KEEP: mpt.matmul {{.*}}operands = [f32, f32], results = [f32], rule = "keep-f32 \22fc2\22 -> wide"
 // BOTH: mpt.matmul {{.*}}operands = [f16, f16], results = [f16], rule = "keep-narrow \22fc1\22 -> narrow"

@@ -30,7 +30,7 @@
 // DYNAMIC: scale @mpt.loss_scale : tensor<f32> = dense<6.553600e+04>
 // DYNAMIC: scale @mpt.good_steps : tensor<i32> = dense<0>
 // DYNAMIC: scale @mpt.hysteresis : tensor<i32> = dense<1>
-// DYNAMIC: -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "loss_scale"}, tensor<i1> {mpt.name = "skipped"})
+// DYNAMIC: -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<f32> {mpt.name = "loss_scale", train.role = #train<role loss_scale>}, tensor<i1> {mpt.name = "skipped", train.role = #train<role skipped>})
 // DYNAMIC: %[[SCALE:.*]] = train.read @mpt.loss_scale
 // DYNAMIC: %[[SEED:.*]] = mpt.constant {{.*}}mpt.seed
 // DYNAMIC: %[[SCALED:.*]] = train.scale_loss %[[SEED]], %[[SCALE]]

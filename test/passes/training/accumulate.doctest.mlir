@@ -3,7 +3,7 @@
 train.state parameter @w : tensor<3xf32> = dense<0.5> : tensor<3xf32>
 // CHECK: train.state{{ +}}accumulator @w.accumulator : tensor<3xf32> of "w" = dense<0.0
 // CHECK-LABEL: func.func @step
-func.func @step(%l: tensor<f32> {mpt.name = "x"}, %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @step(%l: tensor<f32> {mpt.name = "x"}, %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %w = train.read @w : tensor<3xf32>
   // CHECK: %[[G:.*]] = train.gradient @w
   // CHECK: %[[OLD:.*]] = train.read @w.accumulator

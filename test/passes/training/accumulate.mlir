@@ -18,7 +18,7 @@ train.state parameter @w : tensor<3xf16> = dense<0.5> : tensor<3xf16>
 train.state statistic @mean : tensor<3xf16> = dense<0.5> : tensor<3xf16>
 train.state rng @mpt.rng : tensor<2xi64> = dense<0> : tensor<2xi64>
 train.state counter @mpt.step : tensor<i64> = dense<0> : tensor<i64>
-func.func @step(%l: tensor<f32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @step(%l: tensor<f32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %w = train.read @w : tensor<3xf16>
   %key = train.read @mpt.rng : tensor<2xi64>
   train.write @mpt.rng, %key : tensor<2xi64>

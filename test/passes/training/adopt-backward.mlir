@@ -12,9 +12,9 @@
 // RUN: not mpt-opt %t/no-gradient.mlir --training-adopt-backward=update=false 2>&1 | FileCheck %s --check-prefix=NO-GRADIENT
 
 // The scale enters at the constant that the loss's gradient begins with, and reaches neither loss nor statistic.
-// FILE: func.func @forward({{.*}}) -> (tensor<f32> {mpt.name = "loss"})
+// FILE: func.func @forward({{.*}}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>})
 // FILE-NOT: train.{{gradient|write}}
-// FILE: func.func @step({{.*}}) -> (tensor<f32> {mpt.name = "loss"})
+// FILE: func.func @step({{.*}}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>})
 // FILE: %[[Y:.*]] = mpt.mul %{{.*}}, %arg0
 // FILE: %[[N:.*]] = mpt.constant dense<5.000000e-01> : tensor<f32>
 // FILE: %[[SEED:.*]] = train.scale_loss %[[N]], %{{.*}} {mpt.seed}
@@ -50,7 +50,7 @@ module attributes {onnx.training = {loss = "l", backward = "file", gradients = {
 module attributes {onnx.training = {loss = "loss", backward = "own", gradients = {w_grad = @w}, next = {m_next = @m, w_next = @w}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
   train.state statistic @m : tensor<4xf32> = dense<0.0> : tensor<4xf32>
-  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<4xf32> {mpt.name = "w_grad"}, tensor<4xf32> {mpt.name = "m_next"}, tensor<4xf32> {mpt.name = "w_next"}) {
+  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4xf32> {mpt.name = "w_grad"}, tensor<4xf32> {mpt.name = "m_next"}, tensor<4xf32> {mpt.name = "w_next"}) {
     %w = train.read @w : tensor<4xf32>
     %y = mpt.mul %w, %x : tensor<4xf32>
     %q = mpt.mul %y, %y : tensor<4xf32>
@@ -79,7 +79,7 @@ module attributes {onnx.training = {loss = "loss", backward = "own", gradients =
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {w_grad = @w}, next = {v_next = @v, w_next = @w}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
   train.state statistic @v : tensor<4xf32> = dense<0.0> : tensor<4xf32>
-  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<4xf32> {mpt.name = "w_grad"}, tensor<4xf32> {mpt.name = "v_next"}, tensor<4xf32> {mpt.name = "w_next"}) {
+  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4xf32> {mpt.name = "w_grad"}, tensor<4xf32> {mpt.name = "v_next"}, tensor<4xf32> {mpt.name = "w_next"}) {
     %w = train.read @w : tensor<4xf32>
     %v = train.read @v : tensor<4xf32>
     %y = mpt.mul %w, %x : tensor<4xf32>
@@ -96,7 +96,7 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 //--- frozen.mlir
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {w_grad = @w}, next = {}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32> frozen
-  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<4xf32> {mpt.name = "w_grad"}) {
+  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4xf32> {mpt.name = "w_grad"}) {
     %w = train.read @w : tensor<4xf32>
     %y = mpt.mul %w, %x : tensor<4xf32>
     %l = mpt.reduce sum %y {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
@@ -113,7 +113,7 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 //--- clipped.mlir
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {w_grad = @w}, next = {}}} {
   train.state parameter @w : tensor<2x2xf32> = dense<0.5> : tensor<2x2xf32>
-  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x2xf32> {mpt.name = "w_grad"}) {
+  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<2x2xf32> {mpt.name = "w_grad"}) {
     %w = train.read @w : tensor<2x2xf32>
     %y = "mpt.matmul"(%x, %w) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
     %l = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<2x2xf32>) -> tensor<f32>
@@ -133,7 +133,7 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 //--- uneven.mlir
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {w_grad = @w}, next = {}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
-  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<4xf32> {mpt.name = "w_grad"}) {
+  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4xf32> {mpt.name = "w_grad"}) {
     %w = train.read @w : tensor<4xf32>
     %y = mpt.mul %w, %x : tensor<4xf32>
     %l = mpt.reduce sum %y {axes = array<i64: 0>} : (tensor<4xf32>) -> tensor<f32>
@@ -156,7 +156,7 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {v_grad = @v, w_grad = @w}, next = {}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
   train.state parameter @v : tensor<4xf32> = dense<0.5> : tensor<4xf32>
-  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<4xf32> {mpt.name = "v_grad"}, tensor<4xf32> {mpt.name = "w_grad"}) {
+  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4xf32> {mpt.name = "v_grad"}, tensor<4xf32> {mpt.name = "w_grad"}) {
     %w = train.read @w : tensor<4xf32>
     %v = train.read @v : tensor<4xf32>
     %a = mpt.mul %w, %x : tensor<4xf32>
@@ -176,14 +176,14 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 // PLAIN: func.func @forward
 // PLAIN-NOT: func.func @step
 //--- plain.mlir
-func.func @forward(%x: tensor<f32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @forward(%x: tensor<f32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   return %x : tensor<f32>
 }
 // SHAPE: error: expected output 'w_grad' to have the type of 'w', 'tensor<4xf32>', got 'tensor<1x4xf32>'
 //--- shape.mlir
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {w_grad = @w}, next = {}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
-  func.func @forward(%x: tensor<1x4xf32> {mpt.name = "x"}, %l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss"}, tensor<1x4xf32> {mpt.name = "w_grad"}) {
+  func.func @forward(%x: tensor<1x4xf32> {mpt.name = "x"}, %l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<1x4xf32> {mpt.name = "w_grad"}) {
     return %l, %x : tensor<f32>, tensor<1x4xf32>
   }
 }
@@ -191,7 +191,7 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 //--- no-gradient.mlir
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {}, next = {w_next = @w}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
-  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}, %l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss"}, tensor<4xf32> {mpt.name = "w_next"}) {
+  func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}, %l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4xf32> {mpt.name = "w_next"}) {
     return %l, %x : tensor<f32>, tensor<4xf32>
   }
 }

@@ -9,7 +9,7 @@
 // CHECK: mpt.clamp %[[MARKED]]
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {}, next = {w_next = @w}}} {
   train.state parameter @w : tensor<2x2xf32> = dense<0.5> : tensor<2x2xf32>
-  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x2xf32> {mpt.name = "w_next"}) {
+  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<2x2xf32> {mpt.name = "w_next"}) {
     %w = train.read @w : tensor<2x2xf32>
     %y = "mpt.matmul"(%x, %w) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
     %l = mpt.reduce sum %y {axes = array<i64: 0, 1>} : (tensor<2x2xf32>) -> tensor<f32>
@@ -34,7 +34,7 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {}, next = {w_next = @w, m_next = @m}}} {
   train.state parameter @w : tensor<2x2xf32> = dense<0.5> : tensor<2x2xf32>
   train.state statistic @m : tensor<2x2xf32> = dense<0.0> : tensor<2x2xf32>
-  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x2xf32> {mpt.name = "w_next"}, tensor<2x2xf32> {mpt.name = "m_next"}) {
+  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<2x2xf32> {mpt.name = "w_next"}, tensor<2x2xf32> {mpt.name = "m_next"}) {
     %w = train.read @w : tensor<2x2xf32>
     %m = train.read @m : tensor<2x2xf32>
     %y = "mpt.matmul"(%x, %w) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
@@ -63,7 +63,7 @@ module attributes {onnx.training = {loss = "loss", backward = "file", gradients 
 module attributes {onnx.training = {loss = "loss", backward = "file", gradients = {}, next = {t_next = @t, w_next = @w}}} {
   train.state parameter @t : tensor<2x2xf32> = dense<0.5> : tensor<2x2xf32>
   train.state parameter @w : tensor<2x2xf32> = dense<0.5> : tensor<2x2xf32>
-  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x2xf32> {mpt.name = "t_next"}, tensor<2x2xf32> {mpt.name = "w_next"}) {
+  func.func @forward(%x: tensor<2x2xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<2x2xf32> {mpt.name = "t_next"}, tensor<2x2xf32> {mpt.name = "w_next"}) {
     %w = train.read @w : tensor<2x2xf32>
     %t = train.read @t : tensor<2x2xf32>
     %y = "mpt.matmul"(%x, %w) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>

@@ -4,9 +4,9 @@ train.state parameter @w : tensor<3xf32> = dense<0.5> : tensor<3xf32>
 train.state slot @w.v : tensor<3xf32> of "w" = dense<0.0> : tensor<3xf32>
 train.state counter @T : tensor<i64> = dense<0> : tensor<i64>
 
-// CHECK: func.func @evaluate(%{{.*}}: tensor<4x3xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"})
+// CHECK: func.func @evaluate(%{{.*}}: tensor<4x3xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>})
 // CHECK: func.func @step(%{{.*}}: tensor<4x3xf32> {mpt.name = "x"}, %[[LR:.*]]: tensor<f32> {mpt.default = 5.000000e-01 : f64, mpt.name = "learning_rate"})
-// CHECK-SAME: -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "rate"})
+// CHECK-SAME: -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<f32> {mpt.name = "rate"})
 // CHECK: train.scale_loss {{.*}}mpt.seed
 // CHECK: %[[G:.*]] = train.gradient @w
 // CHECK: %[[NEW:.*]], %[[SLOT:.*]] = mpt.momentum %{{.*}}, %[[G]], %[[LR]]

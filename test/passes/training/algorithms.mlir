@@ -10,7 +10,7 @@
 // OWN-NOT: mpt.momentum
 
 // CLIP: func.func @step
-// CLIP-SAME: {mpt.name = "grad_norm"}
+// CLIP-SAME: {mpt.name = "grad_norm", train.role = #train<role grad_norm>}
 // CLIP: %[[G:.*]] = train.gradient @w
 // CLIP: train.global_norm %[[G]]
 // CLIP: %[[C:.*]] = mpt.mul %[[G]]

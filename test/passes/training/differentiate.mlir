@@ -15,7 +15,7 @@
 // SHARED-NOT: train.gradient
 //--- shared.mlir
 train.state parameter @w : tensor<3xf32> = dense<0.5> : tensor<3xf32>
-func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @forward() -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %a = train.read @w : tensor<3xf32>
   %b = train.read @w : tensor<3xf32>
   %y = mpt.mul %a, %b : tensor<3xf32>
@@ -32,7 +32,7 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
 //--- slices.mlir
 train.state parameter @w : tensor<2x6xf32> = dense<0.5> : tensor<2x6xf32>
 train.state parameter @v : tensor<2x6xf32> = dense<0.5> : tensor<2x6xf32>
-func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @forward() -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %v = train.read @v : tensor<2x6xf32>
   %w = train.read @w : tensor<2x6xf32>
   %a = mpt.slice %w {starts = array<i64: 0, 0>, sizes = array<i64: 2, 2>, strides = array<i64: 1, 1>} : (tensor<2x6xf32>) -> tensor<2x2xf32>
@@ -49,7 +49,7 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
 }
 // Nothing is built for the frozen parameter; the unused one is reported; other results are dropped.
 // FROZEN: warning: the loss does not depend on parameter 'u': it is not trained
-// FROZEN: func.func @step() -> (tensor<f32> {mpt.name = "loss"})
+// FROZEN: func.func @step() -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>})
 // FROZEN-NOT: train.gradient @f
 // FROZEN: %[[SEED:.*]] = train.scale_loss
 // FROZEN: %[[G:.*]] = mpt.mul %[[SEED]]
@@ -60,7 +60,7 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
 train.state parameter @w : tensor<f32> = dense<0.5> : tensor<f32>
 train.state parameter @u : tensor<f32> = dense<0.5> : tensor<f32>
 train.state parameter @f : tensor<f32> = dense<0.5> : tensor<f32> frozen
-func.func @forward() -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "other"}) {
+func.func @forward() -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<f32> {mpt.name = "other"}) {
   %w = train.read @w : tensor<f32>
   %f = train.read @f : tensor<f32>
   %u = train.read @u : tensor<f32>
@@ -82,7 +82,7 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name 
 //--- streams.mlir
 train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
 train.state rng @mpt.rng : tensor<2xi64> = dense<[7, 0]> : tensor<2xi64>
-func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @forward() -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %w = train.read @w : tensor<4xf32>
   %key = train.read @mpt.rng : tensor<2xi64>
   %a = mpt.dropout %w, %key {ratio = 0.5, stream = 7} : (tensor<4xf32>, tensor<2xi64>) -> tensor<4xf32>
@@ -94,20 +94,20 @@ func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
 // NO-RULE: no-rule.mlir:[[#]]:{{.*}} error: no gradient for builtin.unrealized_conversion_cast: it has neither a gradient rule nor a decomposition
 //--- no-rule.mlir
 train.state parameter @w : tensor<f32> = dense<0.5> : tensor<f32>
-func.func @forward() -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @forward() -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %w = train.read @w : tensor<f32>
   %y = builtin.unrealized_conversion_cast %w : tensor<f32> to tensor<f32>
   return %y : tensor<f32>
 }
-// NO-LOSS: error: expected @forward to return a scalar float named "loss" first
+// NO-LOSS: error: expected @forward to return a scalar float of role loss first
 //--- no-loss.mlir
-func.func @forward(%x: tensor<2xf32>) -> (tensor<2xf32> {mpt.name = "loss"}) {
+func.func @forward(%x: tensor<2xf32>) -> (tensor<2xf32> {mpt.name = "loss", train.role = #train<role loss>}) {
   return %x : tensor<2xf32>
 }
 
 // NO-PARAMETER: warning: expected parameters to train, found none: the step changes nothing
 //--- no-parameter.mlir
-func.func @forward(%x: tensor<3xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @forward(%x: tensor<3xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %y = mpt.reduce sum %x {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<f32>
   return %y : tensor<f32>
 }

@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @forward(
 // CHECK-SAME: %[[LOGITS:.*]]: tensor<4x10xf32> {mpt.name = "x"},
 // CHECK-SAME: %[[LABELS:.*]]: tensor<4xi64> {mpt.name = "labels"})
-// CHECK-SAME: -> (tensor<f32> {mpt.name = "loss"}, tensor<4x10xf32> {mpt.name = "logits"})
+// CHECK-SAME: -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4x10xf32> {mpt.name = "logits"})
 func.func @forward(%x: tensor<4x10xf32> {mpt.name = "x"}) -> (tensor<4x10xf32> {mpt.name = "logits"}) {
   // CHECK: %[[LOSS:.*]], %{{.*}}, %{{.*}} = mpt.softmax_cross_entropy %[[LOGITS]], %[[LABELS]] {reduction = #mpt<loss_reduction mean>}
   // CHECK: return %[[LOSS]], %[[LOGITS]]

@@ -20,7 +20,7 @@
 // RUN: mpt-opt %t/second.mlir --training-loss=loss=none | FileCheck %s --check-prefix=SECOND
 // RUN: not mpt-opt %t/none.mlir --training-loss 2>&1 | FileCheck %s --check-prefix=NO-FORWARD
 
-// MSE: %[[T:[a-z0-9]+]]: tensor<2x3xf32> {mpt.name = "target"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<2x3xf32> {mpt.name = "y"})
+// MSE: %[[T:[a-z0-9]+]]: tensor<2x3xf32> {mpt.name = "target"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<2x3xf32> {mpt.name = "y"})
 // MSE: %[[D:.*]] = mpt.sub %{{.*}}, %[[T]]
 // MSE: %[[S:.*]] = mpt.mul %[[D]], %[[D]]
 // MSE: mpt.reduce{{ +}}mean %[[S]] {axes = array<i64: 0, 1>, mpt.loss}
@@ -51,7 +51,7 @@ func.func @forward(%x: tensor<2x3x7xf32> {mpt.name = "x"}) -> (tensor<2x3x7xf32>
   return %x : tensor<2x3x7xf32>
 }
 // The loss is FP32 and named, whatever the graph called it.
-// OWN: -> (tensor<f32> {mpt.name = "loss"}, tensor<3xf32> {mpt.name = "y"})
+// OWN: -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<3xf32> {mpt.name = "y"})
 // OWN: mpt.reshape
 // OWN: mpt.cast %{{.*}} : tensor<f16> to tensor<f32>
 // RANK: error: expected logits with classes on axis 1, got 'tensor<1xf16>'
@@ -65,7 +65,7 @@ func.func @forward(%x: tensor<2xf32> {mpt.name = "target"}) -> (tensor<2xf32> {m
   return %x : tensor<2xf32>
 }
 // Another result that is called loss gets a number.
-// SECOND: -> (tensor<f32> {mpt.name = "loss"}, tensor<3xf32> {mpt.name = "loss_1"}, tensor<3xf32> {mpt.name = "loss_1_1"})
+// SECOND: -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<3xf32> {mpt.name = "loss_1"}, tensor<3xf32> {mpt.name = "loss_1_1"})
 //--- second.mlir
 func.func @forward(%x: tensor<f32> {mpt.name = "x"}, %y: tensor<3xf32> {mpt.name = "y"}) -> (tensor<f32> {mpt.name = "l"}, tensor<3xf32> {mpt.name = "loss"}, tensor<3xf32> {mpt.name = "loss_1"}) {
   return %x, %y, %y : tensor<f32>, tensor<3xf32>, tensor<3xf32>
@@ -77,14 +77,14 @@ module {}
 // UNKNOWN: error: loss: expected a loss (softmax-cross-entropy, nll, focal, mse, l1, smooth-l1, huber, bce-with-logits, kl, cosine, ctc, none), got 'hinge'
 // Several losses: a target each, their weighted sum first, then each with its weight.
 // SEVERAL: %[[A:[a-z0-9]+]]: tensor<2x3xi64> {mpt.name = "words_labels"}, %[[B:[a-z0-9]+]]: tensor<4xf32> {mpt.name = "size_target"}
-// SEVERAL-SAME: -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "loss_words", mpt.weight = 1.000000e+00 : f64}, tensor<f32> {mpt.name = "loss_size", mpt.weight = 5.000000e-01 : f64}, tensor<2x3x7xf32> {mpt.name = "words"}, tensor<4xf32> {mpt.name = "size"})
+// SEVERAL-SAME: -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<f32> {mpt.name = "loss_words", mpt.weight = 1.000000e+00 : f64}, tensor<f32> {mpt.name = "loss_size", mpt.weight = 5.000000e-01 : f64}, tensor<2x3x7xf32> {mpt.name = "words"}, tensor<4xf32> {mpt.name = "size"})
 // SEVERAL: %[[X:.*]], %{{.*}}, %{{.*}} = mpt.softmax_cross_entropy
 // SEVERAL: %[[Y:.*]] = mpt.reduce{{ +}}mean
 // SEVERAL: %[[W:.*]] = mpt.mul %[[Y]], %{{.*}} {mpt.loss}
 // SEVERAL: %[[S:.*]] = mpt.add %[[X]], %[[W]] {mpt.loss}
 // SEVERAL: return %[[S]], %[[X]], %[[Y]]
 // Steps first, then one state a blank or label; the recursion is one op, of class loss, which stays FP32.
-// CTC: tensor<3x2xi64> {mpt.name = "labels"}, %{{[a-z0-9]+}}: tensor<3xi64> {mpt.name = "input_lengths"}, %{{[a-z0-9]+}}: tensor<3xi64> {mpt.name = "label_lengths"}) -> (tensor<f32> {mpt.name = "loss"}
+// CTC: tensor<3x2xi64> {mpt.name = "labels"}, %{{[a-z0-9]+}}: tensor<3xi64> {mpt.name = "input_lengths"}, %{{[a-z0-9]+}}: tensor<3xi64> {mpt.name = "label_lengths"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}
 // CTC: %[[W:.*]] = mpt.cast %{{.*}} {mpt.loss{{.*}} : tensor<2x3x5xf16> to tensor<2x3x5xf32>
 // CTC: mpt.log_softmax %[[W]] {axis = 2 : i64, mpt.loss}
 // CTC: mpt.gather_elements %{{.*}} {axis = 2 : i64, mpt.loss} : (tensor<2x3x5xf32>, tensor<2x3x2xi64>)

@@ -8,7 +8,7 @@
 train.state parameter @w : tensor<3xf32> = dense<0.5> : tensor<3xf32>
 
 // CHECK: func.func @step(%{{.*}}: tensor<f32> {mpt.name = "loss_in"}, %[[LR:.*]]: tensor<f32> {mpt.default = 1.000000e-01 : f64, mpt.name = "learning_rate"})
-func.func @step(%l: tensor<f32> {mpt.name = "loss_in"}) -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @step(%l: tensor<f32> {mpt.name = "loss_in"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   // CHECK: %[[N:.*]] = train.read @mpt.step
   // CHECK: %[[NEXT:.*]] = mpt.add %[[N]]
   // CHECK: train.write @mpt.step, %[[NEXT]]

@@ -21,7 +21,7 @@
 // ADAGRAD: slot @a.sum
 // ADAGRAD: mpt.adagrad %{{.*}} {lr_decay = 1.0{{0*}}e-01
 // Clipping waits for every gradient.
-// CLIP: -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "grad_norm"})
+// CLIP: -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<f32> {mpt.name = "grad_norm", train.role = #train<role grad_norm>})
 // CLIP: %[[A:.*]] = train.gradient @a
 // CLIP: %[[B:.*]] = train.gradient @b
 // CLIP: %[[NORM:.*]] = train.global_norm %[[A]], %[[B]]
@@ -40,7 +40,7 @@
 // NEGATIVE: error: expected a clip-norm that is not negative
 train.state parameter @a : tensor<3xf32> = dense<0.5> : tensor<3xf32>
 train.state parameter @b : tensor<f32> = dense<0.5> : tensor<f32>
-func.func @step(%l: tensor<f32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @step(%l: tensor<f32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %a = train.read @a : tensor<3xf32>
   %b = train.read @b : tensor<f32>
   %ga = train.gradient @a, %a : tensor<3xf32>

@@ -63,7 +63,7 @@ func.func @batched(%a: tensor<2x3x5xf32>, %b: tensor<2x4x3xf32>) -> tensor<2x5x4
 // CHECK-NOT: mpt.exp
 // CHECK: train.gradient @w
 train.state parameter @w : tensor<3xf32> = dense<0.5> : tensor<3xf32>
-func.func @step(%l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss"}) {
+func.func @step(%l: tensor<f32>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
   %w = train.read @w : tensor<3xf32>
   %dead = mpt.exp %w : tensor<3xf32>
   %r = train.gradient @w, %w : tensor<3xf32>

@@ -20,14 +20,12 @@ def Dist_Dialect : Dialect {
     | attribute | on | says |
     |---|---|---|
     | `dist.split` | argument | every replica has rows of its own: the global batch is one behind the other in dimension 0 |
-    | `dist.number` | argument, `tensor<i64>` | the number of the replica, from 0; the runtime fills it in |
-    | `dist.count` | argument, `tensor<f32>` | how many replicas there are; the runtime fills it in |
+    | `dist.phase` | function | of a step that is cut where its replicas meet: its place among the parts, from 1 |
     | `dist.shard` = c | `train.state` | replica k of V keeps elements [k c, (k + 1) c) of the tensor, row-major; zeros follow its last one. Reads and writes have the type of a shard, `tensor<c x ...>` |
 
     `shard.process_linear_index` gives a number of type `index`; streams of random numbers need a tensor of 64 bits.
   }];
-  let discardableAttrs = (ins "::mlir::UnitAttr":$split, "::mlir::UnitAttr":$number, "::mlir::UnitAttr":$count,
-    "::mlir::IntegerAttr":$shard);
+  let discardableAttrs = (ins "::mlir::UnitAttr":$split, "::mlir::IntegerAttr":$phase, "::mlir::IntegerAttr":$shard);
 }
 
 #endif

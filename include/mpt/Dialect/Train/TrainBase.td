@@ -25,9 +25,13 @@ def Train_Dialect : Dialect {
     |---|---|---|
     | `train.scale` | op | its results are scales: what ops that make scales are lowered to |
     | `train.part` | op | part of the step that it belongs to, where data flow does not tell (TrainingParts.h) |
+    | `train.role` | argument, result | what the runtime takes it for, whatever its name is |
   }];
-  let discardableAttrs = (ins "::mlir::UnitAttr":$scale, "::mpt::train::TrainingPartAttr":$part);
+  let discardableAttrs = (ins "::mlir::UnitAttr":$scale, "::mpt::train::TrainingPartAttr":$part,
+    "::mpt::train::RoleAttr":$role);
   let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let extraClassDeclaration = [{
     // Names of the states that the compiler adds itself.
     static constexpr ::llvm::StringLiteral kGenerator = "mpt.rng";          // seed and step of the model's own random ops
@@ -51,10 +55,14 @@ def Train_Dialect : Dialect {
 
 class Train_Op<string mnemonic, list<Trait> traits = []> : Op<Train_Dialect, mnemonic, traits>;
 
-def Train_Role : I32EnumAttr<"Role", "what a state tensor is for (numbered as mpt_role in mpt-c/types.h)", [
+def Train_Role : I32EnumAttr<"Role", "what a state is for, up to accumulator, an argument or a result (numbered as mpt_role in mpt-c/types.h)", [
   I32EnumAttrCase<"parameter", 0>, I32EnumAttrCase<"master", 1>, I32EnumAttrCase<"slot", 2>,
   I32EnumAttrCase<"statistic", 3>, I32EnumAttrCase<"scale", 4>, I32EnumAttrCase<"rng", 5>,
-  I32EnumAttrCase<"counter", 6>, I32EnumAttrCase<"constant", 7>, I32EnumAttrCase<"accumulator", 8>]> {
+  I32EnumAttrCase<"counter", 6>, I32EnumAttrCase<"constant", 7>, I32EnumAttrCase<"accumulator", 8>,
+  I32EnumAttrCase<"loss", 12>, I32EnumAttrCase<"loss_scale", 13>, I32EnumAttrCase<"grad_norm", 14>,
+  I32EnumAttrCase<"skipped", 15>, I32EnumAttrCase<"replica_number", 16>, I32EnumAttrCase<"replica_count", 17>,
+  I32EnumAttrCase<"sum", 18>, I32EnumAttrCase<"max", 19>, I32EnumAttrCase<"scatter", 20>, I32EnumAttrCase<"gather", 21>,
+  I32EnumAttrCase<"kept", 22>]> {
   let cppNamespace = "::mpt::train";
   let genSpecializedAttr = 0;
 }

@@ -3,6 +3,7 @@
 #ifndef MPT_DIALECT_TRAIN_TRAINDIALECT_H
 #define MPT_DIALECT_TRAIN_TRAINDIALECT_H
 
+#include "mpt/Dialect/Attributes.h"
 #include "mpt/Interfaces/Interfaces.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -23,5 +24,11 @@
 
 #define GET_OP_CLASSES
 #include "mpt/Dialect/Train/TrainOps.h.inc"
+
+namespace mpt::train {
+/// Whether the runtime takes an argument or a result for `role`, whatever its name.
+bool argumentIs(mlir::FunctionOpInterface function, unsigned index, Role role);
+bool resultIs(mlir::FunctionOpInterface function, unsigned index, Role role);
+} // namespace mpt::train
 
 #endif // MPT_DIALECT_TRAIN_TRAINDIALECT_H

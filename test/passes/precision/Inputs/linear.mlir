@@ -4,7 +4,7 @@ module {
   train.state statistic @mean : tensor<4x2xf32> = dense<0.0> : tensor<4x2xf32>
   train.state rng @mpt.rng : tensor<2xi64> = dense<[7, 0]> : tensor<2xi64>
   train.state counter @mpt.step : tensor<i64> = dense<0> : tensor<i64>
-  func.func @step(%x: tensor<3x4xf32> {mpt.name = "x"}, %target: tensor<3x2xf32> {mpt.name = "target"}, %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss"}) {
+  func.func @step(%x: tensor<3x4xf32> {mpt.name = "x"}, %target: tensor<3x2xf32> {mpt.name = "target"}, %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}) {
     %w = train.read @w : tensor<4x2xf32>
     %stat = train.read @mean : tensor<4x2xf32>
     train.write @mean, %stat : tensor<4x2xf32>

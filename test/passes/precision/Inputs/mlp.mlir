@@ -6,7 +6,7 @@ module attributes {mpt.name = "mlp"} {
   train.state slot @fc1.weight.momentum : tensor<5x4xf32> of "fc1.weight" = dense<0.0> : tensor<5x4xf32>
   train.state counter @mpt.step : tensor<i64> = dense<0> : tensor<i64>
 
-  func.func @step(%x: tensor<8x4xf32> {mpt.name = "x"}, %labels: tensor<8xi64> {mpt.name = "labels"}, %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<f32> {mpt.name = "grad_norm"}) {
+  func.func @step(%x: tensor<8x4xf32> {mpt.name = "x"}, %labels: tensor<8xi64> {mpt.name = "labels"}, %lr: tensor<f32> {mpt.name = "learning_rate"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<f32> {mpt.name = "grad_norm", train.role = #train<role grad_norm>}) {
     %w1 = train.read @fc1.weight : tensor<5x4xf32> loc("fc1")
     %b1 = train.read @fc1.bias : tensor<5xf32> loc("fc1")
     %w2 = train.read @fc2.weight : tensor<3x5xf32> loc("fc2")
@@ -47,7 +47,7 @@ module attributes {mpt.name = "mlp"} {
     return %loss, %norm : tensor<f32>, tensor<f32>
   }
 
-  func.func @gradients(%x: tensor<8x4xf32> {mpt.name = "x"}, %labels: tensor<8xi64> {mpt.name = "labels"}) -> (tensor<f32> {mpt.name = "loss"}, tensor<3x5xf32> {mpt.name = "fc2.weight"}) {
+  func.func @gradients(%x: tensor<8x4xf32> {mpt.name = "x"}, %labels: tensor<8xi64> {mpt.name = "labels"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<3x5xf32> {mpt.name = "fc2.weight"}) {
     %w1 = train.read @fc1.weight : tensor<5x4xf32> loc("fc1")
     %b1 = train.read @fc1.bias : tensor<5xf32> loc("fc1")
     %w2 = train.read @fc2.weight : tensor<3x5xf32> loc("fc2")
