@@ -68,12 +68,24 @@ def of_torch() -> dict:
 
 def of_torchvision() -> dict:
     from torchvision import models
-    size = {"inception_v3": 299}
-    names = ("resnet18", "mobilenet_v3_small", "efficientnet_b0", "densenet121", "squeezenet1_1", "shufflenet_v2_x0_5", "regnet_y_400mf",
-             "mnasnet0_5", "convnext_tiny", "vit_b_32", "swin_t")
-    return {f"torchvision {name}": lambda name=name: (getattr(models, name)(weights=None), {
-        "x": torch.randn(2, 3, size.get(name, 224 if "vit" in name or "swin" in name else 64), size.get(name, 224 if "vit" in name or "swin" in name else 64))})
-            for name in names}
+    names = ("resnet18", "mobilenet_v3_small", "efficientnet_b0", "densenet121", "squeezenet1_1", "shufflenet_v2_x0_5", "regnet_y_400mf", "mnasnet0_5")
+    small = {"vit": lambda: models.VisionTransformer(image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=32, num_classes=10),
+             "swin": lambda: models.SwinTransformer(patch_size=[2, 2], embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=[4, 4], num_classes=10),
+             "convnext": lambda: models.ConvNeXt([models.convnext.CNBlockConfig(8, 16, 2), models.convnext.CNBlockConfig(16, None, 2)], num_classes=10)}
+    build = {name: lambda name=name: getattr(models, name)(weights=None) for name in names} | small
+    return {f"torchvision {name}": lambda make=make: (make(), {"x": torch.randn(2, 3, 32, 32)}) for name, make in build.items()}
+
+
+def of_timm() -> dict:
+    import timm
+    token = {"img_size": 32, "num_classes": 10}
+    models = {"resnet10t": {}, "mobilenetv3_small_050": {}, "convnext_atto": {"depths": (1, 1, 2, 1)}, "regnetx_002": {}, "ghostnet_050": {}, "repvgg_a0": {},
+              "mixer_s32_224": token | {"num_blocks": 2, "embed_dim": 16}, "poolformer_s12": {}, "efficientvit_b0": {},
+              "vit_tiny_patch16_224": token | {"depth": 2, "embed_dim": 24, "num_heads": 2, "patch_size": 8},
+              "deit_tiny_distilled_patch16_224": token | {"depth": 2, "embed_dim": 24, "num_heads": 2, "patch_size": 8},
+              "beit_base_patch16_224": token | {"depth": 2, "embed_dim": 24, "num_heads": 2, "patch_size": 8},
+              "swin_tiny_patch4_window7_224": token | {"depths": (2, 2), "embed_dim": 16, "num_heads": (2, 4), "window_size": 4}}
+    return {f"timm {name}": lambda name=name, how=how: (timm.create_model(name, **how), {"x": torch.randn(2, 3, 32, 32)}) for name, how in models.items()}
 
 
 def of_transformers() -> dict:
@@ -133,7 +145,7 @@ def all_of(definitions=None) -> dict:
     """{name: function that returns (module, {name: input})}."""
     found = defined_in(definitions) if definitions else {}
     found |= of_torch()
-    for library, entries in (("torchvision", of_torchvision), ("transformers", of_transformers)):
+    for library, entries in (("torchvision", of_torchvision), ("timm", of_timm), ("transformers", of_transformers)):
         if importlib.util.find_spec(library):
             found |= entries()
     return found

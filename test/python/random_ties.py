@@ -98,6 +98,39 @@ class Positions(nn.Module):
         return torch.cat([torch.tanh(self.b(h[:, :-1]) + self.table[self.start:self.start + ROWS - 1]), h[:, -1:]], 1)
 
 
+class Relative(nn.Module):
+    """Scores with biases of a table, by distance or by indices that the module keeps."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.table, self.how = nn.Embedding(7, 2), draw.one(["distance", "kept", "buckets"])
+        self.q, self.k = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        self.shorter, self.last = draw.chance(.4), draw.chance(.3)
+        kept = torch.from_numpy(draw.rng.integers(0, 3, (ROWS, ROWS)))
+        self.register_buffer("kept", kept)
+
+    def biases(self, rows):
+        places = torch.arange(rows)
+        distance = places[None] - places[:, None]
+        index = {"distance": distance + 3, "buckets": distance.abs().clamp(max=2), "kept": self.kept[:rows, :rows]}[self.how]
+        return self.table(index).permute(2, 0, 1).unsqueeze(0)
+
+    def forward(self, h):
+        mixed = self.attend(h, ROWS)
+        if self.shorter:
+            mixed = mixed + self.attend(h[:, 1:], ROWS - 1).sum(1, keepdim=True)
+        return torch.tanh(mixed) + h
+
+    def attend(self, h, rows):
+        split = lambda t: t.reshape(BATCH, rows, 2, WIDTH // 2).transpose(1, 2)
+        scores, biases = split(self.q(h)) @ split(self.k(h)).transpose(2, 3), self.biases(rows)
+        if self.last:  # the heads behind, as in the table
+            scores = (scores.permute(0, 2, 3, 1) + biases.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        else:
+            scores = scores + biases
+        return (torch.softmax(scores, -1) @ split(h)).transpose(1, 2).reshape(BATCH, rows, WIDTH)
+
+
 class Parts(nn.Module):
     """A matrix of several, as those of attentions are."""
 
@@ -151,7 +184,7 @@ class Model(nn.Module):
         self.embedding = nn.Embedding(WORDS, WIDTH)
         layers, pool = [], []
         for _ in range(draw.one([2, 3, 4])):
-            kind = draw.one([Own, Own, Again, Again, Clones, Norms, Token, Positions, Parts, Steps])
+            kind = draw.one([Own, Own, Again, Again, Clones, Norms, Token, Positions, Relative, Parts, Steps])
             layers.append(kind(draw, pool) if kind is Again and pool else Own(draw) if kind is Again else kind(draw))
             pool += [layers[-1]] if isinstance(layers[-1], Own) else []
         self.layers = nn.ModuleList(layers)

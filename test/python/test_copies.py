@@ -73,6 +73,35 @@ class Types(nn.Module):
         return self.fc(torch.tanh(self.wte(x) + self.types(self.places[:, :x.shape[1]].expand_as(x))))
 
 
+class Distances(nn.Module):
+    """Scores with biases by distance, of two lengths: rows of a table, by indices that are computed or kept, or penalties that are no parameters."""
+
+    def __init__(self, how="computed"):
+        super().__init__()
+        self.wte, self.fc, self.how = nn.Embedding(40, 8), nn.Linear(8, 8), how
+        places = torch.arange(5)
+        self.register_buffer("places", places[None] - places[:, None] + 4)
+        if how != "penalties":
+            self.table = nn.Parameter(torch.randn(9, 2))
+
+    def biases(self, length):
+        places = self.places[:length, :length]
+        if self.how == "penalties":
+            return -(places - 4).abs() * torch.tensor([.5, .25])[:, None, None]
+        if self.how == "computed":
+            places = torch.arange(length)
+            return nn.functional.embedding(places[None] - places[:, None] + 4, self.table).permute(2, 0, 1)
+        return self.table[places.reshape(-1)].view(length, length, -1).permute(2, 0, 1).contiguous()
+
+    def attend(self, h):
+        split = h.unflatten(-1, (2, 4)).transpose(1, 2)
+        return torch.softmax(split @ split.transpose(2, 3) + self.biases(h.shape[1]).unsqueeze(0), -1) @ split
+
+    def forward(self, x):
+        h = torch.tanh(self.fc(self.wte(x)))
+        return self.attend(h).sum(2) + self.attend(h[:, :3]).sum(2)
+
+
 class Cell(nn.Module):
     """Steps from a state of zeros, whose first product an exporter folds."""
 
@@ -99,7 +128,8 @@ class Recurrent(nn.Module):
 STEPS = torch.randn(4, 2, 4, generator=torch.Generator().manual_seed(2))
 MODULES = {"tied": lambda: (Tied(), IDS), "tied, a row": lambda: (Tied(), IDS[:, 0]), "heads": lambda: (Tied(3), IDS),
            "decoder": lambda: (Decoder(), torch.randn(2, 3, 8)), "decoder, rows": lambda: (Decoder(), torch.randn(2, 8)),
-           "tokens": lambda: (Tokens(1), IDS), "zero token": lambda: (Tokens(0), IDS), "types": lambda: (Types(), IDS),
+           "tokens": lambda: (Tokens(1), IDS), "zero token": lambda: (Tokens(0), IDS), "types": lambda: (Types(), IDS), "distances": lambda: (Distances(), IDS),
+           "kept distances": lambda: (Distances("kept"), IDS), "penalties": lambda: (Distances("penalties"), IDS),
            "lstm cell": lambda: (Cell(nn.LSTMCell(4, 3)), STEPS), "gru cell": lambda: (Cell(nn.GRUCell(4, 3)), STEPS)}
 
 

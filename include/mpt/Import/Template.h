@@ -13,10 +13,11 @@
 
 namespace mpt {
 
-/// Elements of a tensor in another arrangement: a stride of 0 repeats.
+/// Elements of a tensor in another arrangement: by strides, where one of 0 repeats, or one by one.
 struct TensorView {
   std::vector<int64_t> extents, strides;
   int64_t offset = 0;
+  std::vector<int64_t> elements; ///< which of the tensor's each one is; there are no extents then
 };
 
 /// Which tensor of the file a state takes its values from.
@@ -45,7 +46,7 @@ struct SavedTensor {
   std::string source;  ///< the state with the values: the master where there is one
   std::string average; ///< the state with their average; empty without one
   int32_t type = 0;    ///< ONNX data type of the source
-  TensorView view;     ///< of the source that the file has; all of it where it has no extents
+  TensorView view;     ///< of the source that the file has; all of it where it is empty
   /// Where it does not, the file's values stay unless the source has the same ones.
   bool changes = true;
 };

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that a file has a second time, transposed, repeated or in part: exporters fold what moves a weight. They
 // train as one again; nodes make the copies of it.
+#include "Elements.h"
 #include "OperandUses.h"
 #include "Proto.h"
 #include "Roles.h"
 #include "Sites.h"
 
 #include "mlir/Dialect/Utils/IndexingUtils.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <numeric>
 
@@ -21,54 +20,15 @@ using namespace ::onnx;
 
 namespace {
 
+using proto::Elements;
+using proto::LookUp;
+using proto::TableRows;
 using Extents = SmallVector<int64_t>;
 
 /// Nodes in this form of Slice and Expand.
 constexpr int64_t oldestSlice = 10;
 /// Axes beyond which nobody tries all orders.
 constexpr size_t mostAxes = 4;
-
-/// A tensor of the file, with its bytes once somebody looks at them.
-struct Elements {
-  Elements(const TensorProto &tensor, StringRef folder, Location loc)
-      : extents(tensor.dims().begin(), tensor.dims().end()) {
-    TensorProto copy = tensor.has_raw_data() ? TensorProto() : tensor;
-    if (tensor.has_raw_data())
-      bytes = ArrayRef<char>(tensor.raw_data().data(), tensor.raw_data().size());
-    else if (FailureOr<ElementsAttr> values = proto::tensorAttr(copy, folder, loc); succeeded(values)) {
-      held = *values;
-      auto resource = dyn_cast<DenseResourceElementsAttr>(held);
-      AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
-      if (auto dense = dyn_cast<DenseElementsAttr>(held); dense && !dense.isSplat())
-        bytes = dense.getRawData();
-      else if (blob)
-        bytes = blob->getData();
-    }
-    count = ShapedType::getNumElements(extents);
-    width = count > 0 ? static_cast<int64_t>(bytes.size()) / count : 0;
-  }
-
-  bool same(int64_t i, const Elements &other, int64_t k) const {
-    return std::memcmp(bytes.data() + i * width, other.bytes.data() + k * width, static_cast<size_t>(width)) == 0;
-  }
-
-  /// Equal by accident are tensors of one or two numbers, as zeros and identities.
-  bool isTelling() const {
-    int64_t second = 0;
-    for (int64_t i = 1; i < count; ++i)
-      if (!same(i, *this, 0) && !(second && same(i, *this, second))) {
-        if (second)
-          return true;
-        second = i;
-      }
-    return false;
-  }
-
-  Extents extents;
-  int64_t count = 0, width = 0;
-  ElementsAttr held;
-  ArrayRef<char> bytes;
-};
 
 /// A copy by the axis of the kept tensor that each of its own runs along, -1 where it repeats, and where it begins.
 struct Arrangement {
@@ -188,21 +148,23 @@ public:
   Copies(ModelProto &model, proto::DeclaredParameters &declared, StringRef folder, Location loc)
       : model(model), graph(*model.mutable_graph()), declared(declared), folder(folder), loc(loc),
         version(proto::opsetVersion(model, "")), torch(StringRef(model.producer_name()).starts_with("pytorch")),
-        origins(proto::foldedFrom(graph)), nodes(graph.node_size()) {}
+        origins(proto::foldedFrom(graph)), parameters(proto::exportedParameters(graph)), nodes(graph.node_size()) {}
 
   /// With `finds`, only says which they are.
   proto::JoinedTensors join(bool finds = false) {
     this->finds = finds;
     SmallVector<int> order, copies;
-    llvm::StringSet<> tables;
+    llvm::StringSet<> lookedUp;
     proto::OperandUses operands(model);
     (void)proto::visitNodes(*graph.mutable_node(), [&](const NodeProto &node) {
-      for (int i = 0; i < node.input_size(); ++i)
+      for (int i = 0; i < node.input_size(); ++i) {
+        addends.try_emplace(node.input(i), true).first->second &= node.op_type() == "Add";
         if (operands.isWeight(node, i)) {
           weights.insert(node.input(i));
           if (!operands.contracts(node, i))
-            tables.insert(node.input(i));
+            lookedUp.insert(node.input(i));
         }
+      }
       return success();
     });
     for (int i = 0; i < graph.initializer_size(); ++i) {
@@ -211,26 +173,30 @@ public:
           llvm::any_of(tensor.dims(), [](int64_t d) { return d < 1; }))
         continue;
       order.push_back(i);
-      if (mayBeCopy(tensor) && !tables.contains(tensor.name()))
+      if (mayBeCopy(tensor) && !lookedUp.contains(tensor.name()))
         copies.push_back(i);
     }
     // What is kept is a table, else a tensor of the module's, else the larger one.
     auto rank = [&](int i) {
       const TensorProto &tensor = graph.initializer(i);
-      return std::tuple(!tables.contains(tensor.name()), mayBeCopy(tensor), -countOf(tensor), i);
+      return std::tuple(!lookedUp.contains(tensor.name()), mayBeCopy(tensor), -countOf(tensor), i);
     };
     llvm::sort(order, [&](int a, int b) { return rank(a) < rank(b); });
     llvm::sort(copies, [&](int a, int b) { return rank(a) < rank(b); });
+    // Tensors that exporters have folded away come first: what is in the file of one may be a part of its other copies.
+    int before = graph.initializer_size();
+    for (int copy : copies)
+      if (!finds)
+        shrink(copy);
+    for (int folded = before; folded < graph.initializer_size(); ++folded)
+      order.insert(order.begin(), folded);
     for (int copy : copies)
       for (int kept : order) {
-        if (kept == copy)
+        if (kept == copy || gone.contains(copy))
           break;
         if (!gone.contains(kept) && joinOne(kept, copy))
           break;
       }
-    for (int copy : copies)
-      if (!finds && !gone.contains(copy))
-        shrink(copy);
     if (!finds)
       drop();
     return std::move(joined);
@@ -289,6 +255,12 @@ private:
         gone.insert(copyIndex);
         return true;
       }
+    if (isOrigin && a.extents.size() == 2)
+      if (std::optional<LookUp> how = lookUpIn(TableRows(a), b, a.extents[1])) {
+        lookUp(keptIndex, copy, *how);
+        gone.insert(copyIndex);
+        return true;
+      }
     // What a product or sum of the module's tensors was before training is none of them.
     bool isComputed = isOrigin || (isSibling && isZero(b) && !isZero(a));
     if (isComputed && !weights.contains(copy.name()))
@@ -303,12 +275,20 @@ private:
   /// A symmetric matrix is its transpose by accident.
   static bool repeatsTransposed(const Elements &matrix) { return matches(matrix, matrix, Arrangement{{1, 0}, {0, 0}}); }
 
-  /// The tensor that was folded: the only one, or of several, as a look-up's indices and its table, the one called a
-  /// weight.
-  static std::string originOf(ArrayRef<std::string> names) {
-    std::string found = names.size() == 1 ? names.front() : "";
+  /// A look-up along an axis as long as a row of the table.
+  static std::optional<LookUp> lookUpIn(const TableRows &table, const Elements &copy, int64_t width) {
+    for (auto [axis, extent] : llvm::enumerate(copy.extents))
+      if (extent == width)
+        if (std::optional<LookUp> how = table.find(copy, axis))
+          return how;
+    return std::nullopt;
+  }
+
+  /// The tensor that was folded: of several, as a look-up's indices and its table, the one parameter.
+  std::string originOf(ArrayRef<std::string> names) const {
+    std::string found;
     for (const std::string &name : names)
-      if (names.size() > 1 && StringRef(name).ends_with(".weight")) {
+      if (parameters ? parameters->contains(name) : names.size() == 1 || StringRef(name).ends_with(".weight")) {
         if (!found.empty())
           return "";
         found = name;
@@ -316,18 +296,88 @@ private:
     return found;
   }
 
-  /// A tensor that the exporter has repeated, of one that is in the file no longer, trains as that one.
+  /// A tensor that the exporter has repeated or looked up, of one that is in the file no longer, trains as that one.
   void shrink(int index) {
     const TensorProto &copy = graph.initializer(index);
     auto from = origins.find(copy.name());
-    if (version < oldestSlice || from == origins.end() || copy.dims_size() < 2)
+    if (copy.dims_size() < 2)
       return;
+    if (from == origins.end())
+      return shrinkBiases(index);
     std::string name = originOf(from->second);
     const Elements &values = elementsOf(index);
-    bool known =
-        declared.contains(name) || llvm::any_of(graph.initializer(), [&](auto &t) { return t.name() == name; });
-    if (known || name.empty() || isGeneratedName(name) || values.bytes.empty())
+    if (name.empty() || isGeneratedName(name) || values.bytes.empty())
       return;
+    auto table = tables.find(name);
+    bool known =
+        table == tables.end() &&
+        (declared.contains(name) || llvm::any_of(graph.initializer(), [&](auto &t) { return t.name() == name; }));
+    if (known || (table == tables.end() && shrinkRepeated(name, index)) || !values.isTelling())
+      return;
+    std::optional<size_t> axis = axisOfRows(values);
+    if (axis && (table == tables.end() || graph.initializer(table->second.second).dims(1) == values.extents[*axis]))
+      readRows(name, index, *axis);
+  }
+
+  /// Where the exporter does not say what it has folded: rows of several columns that repeat where they are added, as
+  /// biases by relative position do. Penalties by distance, which have a factor for each column, are no parameters.
+  void shrinkBiases(int index) {
+    const TensorProto &copy = graph.initializer(index);
+    auto added = addends.find(copy.name());
+    if (!torch || added == addends.end() || !added->second || copy.data_type() != TensorProto::FLOAT)
+      return;
+    const Elements &values = elementsOf(index);
+    if (values.bytes.empty() || !values.isTelling())
+      return;
+    for (auto &[name, table] : tables) // of another length
+      if (auto how = lookUpIn(table.first, values, graph.initializer(table.second).dims(1))) {
+        lookUp(table.second, copy, *how);
+        gone.insert(index);
+        return;
+      }
+    if (std::optional<size_t> axis = axisOfRows(values)) {
+      TableRows rows;
+      rows.add(values, *axis);
+      if (!rows.areMasked() && !rows.areMultiples(values.extents[*axis]))
+        readRows(copy.name() + "/table", index, *axis);
+    }
+  }
+
+  /// The rows of a look-up join those that other look-ups of the same table have left of it.
+  void readRows(const std::string &name, int index, size_t axis) {
+    const TensorProto &copy = graph.initializer(index);
+    const Elements &values = elementsOf(index);
+    auto [table, isNew] = tables.try_emplace(name);
+    TableRows &rows = table->second.first;
+    rows.add(values, axis);
+    if (isNew)
+      table->second.second = addFolded(name, copy, {rows.count(), values.extents[axis]}, rows.bytes());
+    TensorProto &kept = *graph.mutable_initializer(table->second.second);
+    kept.set_dims(0, rows.count());
+    kept.set_raw_data(rows.bytes());
+    lookUp(table->second.second, copy, *rows.find(values, axis));
+    gone.insert(index);
+  }
+
+  /// Adds a tensor that the exporter has folded away; its index.
+  int addFolded(const std::string &name, const TensorProto &copy, ArrayRef<int64_t> extents, std::string bytes) {
+    TensorProto tensor;
+    tensor.set_name(name);
+    tensor.set_data_type(copy.data_type());
+    tensor.mutable_dims()->Add(extents.begin(), extents.end());
+    tensor.set_raw_data(std::move(bytes));
+    declared[name] = proto::Declared::Folded;
+    proto::addInitializer(model, std::move(tensor));
+    elements[graph.initializer_size() - 1] = nullptr;
+    return graph.initializer_size() - 1;
+  }
+
+  /// False where no part of the tensor repeats along an axis.
+  bool shrinkRepeated(const std::string &name, int index) {
+    if (version < oldestSlice)
+      return false;
+    const TensorProto &copy = graph.initializer(index);
+    const Elements &values = elementsOf(index);
     bool telling = values.isTelling();
     Arrangement how{{}, Extents(values.extents.size(), 0)};
     Extents extents = values.extents;
@@ -339,21 +389,34 @@ private:
     }
     if (extents == values.extents || !(telling || StringRef(copy.name()).starts_with("expand")) ||
         (!telling && !repeats(values, 0)))
-      return;
-    TensorProto small;
-    small.set_name(name);
-    declared[name] = proto::Declared::Folded;
-    small.set_data_type(copy.data_type());
+      return false;
+    std::string bytes;
     TensorView part = Arrangement::inPlace(extents.size()).viewOf(values.extents, extents);
     visit(part, [&](int64_t, int64_t at) {
-      small.mutable_raw_data()->append(values.bytes.data() + at * values.width, static_cast<size_t>(values.width));
+      bytes.append(values.bytes.data() + at * values.width, static_cast<size_t>(values.width));
       return true;
     });
-    small.mutable_dims()->Add(extents.begin(), extents.end());
-    proto::addInitializer(model, std::move(small));
-    elements[graph.initializer_size() - 1] = nullptr;
-    read(graph.initializer_size() - 1, copy, how);
+    read(addFolded(name, copy, extents, std::move(bytes)), copy, how);
     gone.insert(index);
+    return true;
+  }
+
+  /// Nodes look the copy up in the kept table, under its name.
+  void lookUp(int keptIndex, const TensorProto &copy, const LookUp &how) {
+    TensorProto &kept = *graph.mutable_initializer(keptIndex);
+    joined[copy.name()] = kept.name();
+    if (finds)
+      return;
+    Extents extents(copy.dims().begin(), copy.dims().end()), places = extents, order(extents.size());
+    proto::noteView(kept, copy, {{}, {}, 0, how.elements(extents)});
+    places.erase(places.begin() + static_cast<ptrdiff_t>(how.axis));
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin() + static_cast<ptrdiff_t>(how.axis), order.end() - 1, order.end());
+    bool turns = how.axis + 1 < extents.size();
+    std::string rows = turns ? copy.name() + "/gather" : copy.name();
+    addNode("Gather", {kept.name(), addNumbers(copy.name() + "/rows", places, how.rows)}, rows);
+    if (turns)
+      addNode("Transpose", {rows}, copy.name(), order);
   }
 
   /// Nodes make the copy of the kept tensor, under its name.
@@ -392,23 +455,27 @@ private:
     for (auto [i, step] : llvm::enumerate(steps)) {
       bool last = i + 1 == steps.size();
       std::string result = last ? copy.name() : copy.name() + "/" + step.first.lower();
-      value = addNode(step.first, value, result, step.second, order);
+      SmallVector<std::string> operands{value};
+      for (auto [k, numbers] : llvm::enumerate(step.second))
+        operands.push_back(addNumbers((result + "/" + step.first.lower() + "." + Twine(k)).str(),
+                                      static_cast<int64_t>(numbers.size()), numbers));
+      value = addNode(step.first, operands, result, order);
     }
   }
 
-  std::string addNode(StringRef type, const std::string &operand, const std::string &result,
-                      ArrayRef<Extents> constants, ArrayRef<int64_t> order) {
-    SmallVector<std::string> operands{operand};
-    for (auto [i, numbers] : llvm::enumerate(constants)) {
-      NodeProto &constant = *graph.add_node();
-      constant.set_op_type("Constant");
-      constant.add_output((result + "/" + type.lower() + "." + Twine(i)).str());
-      TensorProto &tensor = *addAttribute(constant, "value", AttributeProto::TENSOR).mutable_t();
-      tensor.set_data_type(TensorProto::INT64);
-      tensor.add_dims(static_cast<int64_t>(numbers.size()));
-      tensor.mutable_int64_data()->Add(numbers.begin(), numbers.end());
-      operands.push_back(constant.output(0));
-    }
+  std::string addNumbers(std::string name, ArrayRef<int64_t> extents, ArrayRef<int64_t> numbers) {
+    NodeProto &constant = *graph.add_node();
+    constant.set_op_type("Constant");
+    constant.add_output(name);
+    TensorProto &tensor = *addAttribute(constant, "value", AttributeProto::TENSOR).mutable_t();
+    tensor.set_data_type(TensorProto::INT64);
+    tensor.mutable_dims()->Add(extents.begin(), extents.end());
+    tensor.mutable_int64_data()->Add(numbers.begin(), numbers.end());
+    return name;
+  }
+
+  std::string addNode(StringRef type, ArrayRef<std::string> operands, const std::string &result,
+                      ArrayRef<int64_t> order = {}) {
     NodeProto &node = *graph.add_node();
     node.set_op_type(type.str());
     node.set_name((result + "/" + type.lower()));
@@ -449,8 +516,12 @@ private:
   int64_t version;
   bool torch, finds = false;
   llvm::StringMap<std::vector<std::string>> origins;
+  std::optional<llvm::StringSet<>> parameters;
   int nodes; ///< of the file
   DenseMap<int, std::unique_ptr<Elements>> elements;
+  /// Tables that are in the file no longer: the rows that look-ups have left of them, and their initializers.
+  std::map<std::string, std::pair<TableRows, int>> tables;
+  llvm::StringMap<bool> addends; ///< by value, whether nodes only add it
   DenseSet<int> gone;
   proto::JoinedTensors joined;
   llvm::StringSet<> weights;

@@ -169,6 +169,9 @@ llvm::LogicalResult settleTensors(::onnx::ModelProto &model, const ImportOptions
 /// Of values that torch.export's ONNX exporter has folded, the tensors of the module that they were made from.
 llvm::StringMap<std::vector<std::string>> foldedFrom(const ::onnx::GraphProto &graph);
 
+/// Parameters of the exported program by its signature, which torch's exporter writes down; nothing without one.
+std::optional<llvm::StringSet<>> exportedParameters(const ::onnx::GraphProto &graph);
+
 /// How many batch normalizations have inference form; with --batch-norm=train they get the other one.
 llvm::FailureOr<int64_t> settleBatchNorms(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
 

@@ -86,6 +86,8 @@ void proto::noteView(TensorProto &tensor, const TensorProto &copy, const TensorV
   text += ":" + std::to_string(view.offset);
   for (auto [extent, stride] : llvm::zip_equal(view.extents, view.strides))
     text += ":" + std::to_string(extent) + "*" + std::to_string(stride);
+  for (int64_t element : view.elements)
+    text += ":" + std::to_string(element);
   addNote(tensor, viewKey, text);
 }
 
@@ -97,6 +99,10 @@ static std::pair<std::string, TensorView> readView(StringRef text) {
   result.first = parts[0].str();
   parts[1].getAsInteger(10, result.second.offset);
   for (StringRef part : ArrayRef(parts).drop_front(2)) {
+    if (!part.contains('*')) {
+      part.getAsInteger(10, result.second.elements.emplace_back());
+      continue;
+    }
     part.split('*').first.getAsInteger(10, result.second.extents.emplace_back());
     part.split('*').second.getAsInteger(10, result.second.strides.emplace_back());
   }

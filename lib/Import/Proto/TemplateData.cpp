@@ -150,7 +150,9 @@ static json::Array describe(llvm::ArrayRef<Piece> pieces, llvm::function_ref<voi
       json::Object tensor{{"state", place.source}, {"type", place.type}, {"count", place.count}};
       if (!place.average.empty())
         tensor["average"] = place.average;
-      if (!place.view.extents.empty()) {
+      if (!place.view.elements.empty()) {
+        tensor["elements"] = json::Array(place.view.elements);
+      } else if (!place.view.extents.empty()) {
         tensor["extents"] = json::Array(place.view.extents);
         tensor["strides"] = json::Array(place.view.strides);
         tensor["offset"] = place.view.offset;

@@ -120,8 +120,24 @@ llvm::StringMap<std::vector<std::string>> proto::foldedFrom(const GraphProto &gr
   return result;
 }
 
+std::optional<llvm::StringSet<>> proto::exportedParameters(const GraphProto &graph) {
+  for (const StringStringEntryProto &entry : graph.metadata_props()) {
+    if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature")
+      continue;
+    llvm::StringSet<> names;
+    SmallVector<StringRef> parts; // p_fc_weight: PARAMETER target='fc.weight'
+    StringRef(entry.value()).split(parts, "PARAMETER target='");
+    for (StringRef part : llvm::drop_begin(parts))
+      names.insert(part.split('\'').first);
+    return names;
+  }
+  return std::nullopt;
+}
+
 proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
   DeclaredParameters declared;
+  std::optional<llvm::StringSet<>> parameters = exportedParameters(graph);
+  auto isNone = [&](StringRef name) { return parameters ? !parameters->contains(name) : isBufferName(name); };
   auto read = [&](const auto &entries) {
     for (const auto &entry : entries)
       for (const StringStringEntryProto &property : entry.metadata_props()) {
@@ -129,7 +145,7 @@ proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
           declared[entry.name()] = property.value() == "PARAMETER" ? Declared::Parameter : Declared::Other;
         else if (property.key() == foldedKey) {
           std::vector<std::string> tensors = tensorsOf(property.value());
-          declared[entry.name()] = llvm::all_of(tensors, isBufferName) ? Declared::Other : Declared::Folded;
+          declared[entry.name()] = llvm::all_of(tensors, isNone) ? Declared::Other : Declared::Folded;
         }
       }
   };

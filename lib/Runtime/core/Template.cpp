@@ -49,8 +49,8 @@ std::vector<int64_t> integersOf(const Json &json, const char *name) {
 class ViewSource {
 public:
   ViewSource(TensorSource &source, const std::vector<int64_t> &extents, const std::vector<int64_t> &strides,
-             int64_t offset)
-      : source(source), extents(extents), strides(strides), index(extents.size(), 0), at(offset) {}
+             int64_t offset, const std::vector<int64_t> &elements)
+      : source(source), extents(extents), strides(strides), elements(elements), index(extents.size(), 0), at(offset) {}
 
   mpt_status open(const std::string &name, int64_t count, int64_t width) {
     size = width;
@@ -64,6 +64,8 @@ public:
 
   void read(int64_t count, char *out) {
     for (int64_t i = 0; i < count; ++i) {
+      if (!elements.empty())
+        at = elements[next++];
       memcpy(out + i * size, whole.data() + at * size, static_cast<size_t>(size));
       for (size_t d = index.size(); d-- > 0;) {
         at += strides[d];
@@ -77,8 +79,9 @@ public:
 
 private:
   TensorSource &source;
-  const std::vector<int64_t> &extents, &strides;
+  const std::vector<int64_t> &extents, &strides, &elements;
   std::vector<int64_t> index;
+  size_t next = 0;
   int64_t at, size = 0;
   std::vector<char> whole;
 };
@@ -105,6 +108,12 @@ bool Template::parseView(const Json &json, Piece &piece) {
   piece.extents = integersOf(json, "extents");
   piece.strides = integersOf(json, "strides");
   piece.offset = json.find("offset") ? integerOf(json, "offset") : 0;
+  piece.elements = integersOf(json, "elements");
+  for (int64_t element : piece.elements)
+    if (element < 0 || element == INT64_MAX || !piece.extents.empty())
+      return false;
+  if (!piece.elements.empty() && static_cast<int64_t>(piece.elements.size()) != piece.count)
+    return false;
   int64_t count = 1;
   for (size_t i = 0; i < piece.extents.size() && piece.extents.size() == piece.strides.size(); ++i)
     if (piece.extents[i] < 1 || piece.strides[i] < 0 || __builtin_mul_overflow(count, piece.extents[i], &count))
@@ -200,14 +209,16 @@ mpt_status Template::putTensor(const Piece &piece, TensorSource &source, bool av
   int64_t dtype = 0, count = 0;
   if (mpt_status status = source.describe(name, dtype, count))
     return status;
-  int64_t needs = piece.extents.empty() ? piece.count : piece.offset + 1;
+  int64_t needs = piece.isView() ? piece.offset + 1 : piece.count;
+  for (int64_t element : piece.elements)
+    needs = std::max(needs, element + 1);
   bool fits = true;
   for (size_t i = 0; i < piece.extents.size(); ++i) {
     int64_t reach = 0;
     fits &= !__builtin_mul_overflow(piece.extents[i] - 1, piece.strides[i], &reach) &&
             !__builtin_add_overflow(needs, reach, &needs);
   }
-  if (!fits || (piece.extents.empty() ? count != needs : count < needs))
+  if (!fits || (piece.isView() ? count < needs : count != needs))
     return fail(MPT_INCOMPATIBLE, "'%s': expected %lld elements, as the model file has, got %lld", name.c_str(),
                 static_cast<long long>(needs), static_cast<long long>(count));
   const bool same = dtype == piece.type;
@@ -217,8 +228,8 @@ mpt_status Template::putTensor(const Piece &piece, TensorSource &source, bool av
   const int64_t from = mpt::rt::sizeOf(dtype), to = mpt::rt::sizeOf(piece.type);
   std::vector<char> raw(static_cast<size_t>(std::min(pieceElements, std::max<int64_t>(piece.count, 1)) * from)), out;
   std::vector<float> wide;
-  const bool isView = !piece.extents.empty();
-  ViewSource view(source, piece.extents, piece.strides, piece.offset);
+  const bool isView = piece.isView();
+  ViewSource view(source, piece.extents, piece.strides, piece.offset, piece.elements);
   if (mpt_status status = isView ? view.open(name, count, from) : MPT_OK)
     return status;
   for (int64_t begin = 0; begin < piece.count; begin += pieceElements) {

@@ -56,6 +56,9 @@ private:
     int64_t type = 0, count = 0;
     std::vector<int64_t> extents, strides; // of a view of the state; none where it has all of it
     int64_t offset = 0;
+    std::vector<int64_t> elements; // which of the state's, one by one, where no strides say it
+
+    bool isView() const { return !extents.empty() || !elements.empty(); }
     size_t file = 0;
     std::vector<Piece> content;
   };
