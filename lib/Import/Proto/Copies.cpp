@@ -158,7 +158,9 @@ public:
     proto::OperandUses operands(model);
     (void)proto::visitNodes(*graph.mutable_node(), [&](const NodeProto &node) {
       for (int i = 0; i < node.input_size(); ++i) {
-        addends.try_emplace(node.input(i), true).first->second &= node.op_type() == "Add";
+        auto [reader, isFirst] = readers.try_emplace(node.input(i), node.op_type());
+        if (!isFirst && reader->second != node.op_type())
+          reader->second.clear();
         if (operands.isWeight(node, i)) {
           weights.insert(node.input(i));
           if (!operands.contracts(node, i))
@@ -302,8 +304,13 @@ private:
     auto from = origins.find(copy.name());
     if (copy.dims_size() < 2)
       return;
-    if (from == origins.end())
-      return shrinkBiases(index);
+    if (from == origins.end()) {
+      // A token before the rows of a batch, of which an optimizer has folded as many as the batch has.
+      bool isToken = isExpanded(copy) && readers.lookup(copy.name()) == "Concat";
+      if (elementsOf(index).bytes.empty() || !(isToken && shrinkRepeated(copy.name() + "/token", index)))
+        shrinkBiases(index);
+      return;
+    }
     std::string name = originOf(from->second);
     const Elements &values = elementsOf(index);
     if (name.empty() || isGeneratedName(name) || values.bytes.empty())
@@ -323,8 +330,7 @@ private:
   /// biases by relative position do. Penalties by distance, which have a factor for each column, are no parameters.
   void shrinkBiases(int index) {
     const TensorProto &copy = graph.initializer(index);
-    auto added = addends.find(copy.name());
-    if (!torch || added == addends.end() || !added->second || copy.data_type() != TensorProto::FLOAT)
+    if (!torch || readers.lookup(copy.name()) != "Add" || copy.data_type() != TensorProto::FLOAT)
       return;
     const Elements &values = elementsOf(index);
     if (values.bytes.empty() || !values.isTelling())
@@ -372,6 +378,11 @@ private:
     return graph.initializer_size() - 1;
   }
 
+  /// By the name of the value that was folded.
+  static bool isExpanded(const TensorProto &tensor) {
+    return StringRef(tensor.name()).starts_with("expand") || StringRef(tensor.name()).contains("/Expand_");
+  }
+
   /// False where no part of the tensor repeats along an axis.
   bool shrinkRepeated(const std::string &name, int index) {
     if (version < oldestSlice)
@@ -387,8 +398,7 @@ private:
       how.axes.push_back(again ? -1 : static_cast<int>(axis));
       extents[axis] = again ? 1 : extents[axis];
     }
-    if (extents == values.extents || !(telling || StringRef(copy.name()).starts_with("expand")) ||
-        (!telling && !repeats(values, 0)))
+    if (extents == values.extents || !(telling || isExpanded(copy)) || (!telling && !repeats(values, 0)))
       return false;
     std::string bytes;
     TensorView part = Arrangement::inPlace(extents.size()).viewOf(values.extents, extents);
@@ -521,7 +531,7 @@ private:
   DenseMap<int, std::unique_ptr<Elements>> elements;
   /// Tables that are in the file no longer: the rows that look-ups have left of them, and their initializers.
   std::map<std::string, std::pair<TableRows, int>> tables;
-  llvm::StringMap<bool> addends; ///< by value, whether nodes only add it
+  llvm::StringMap<std::string> readers; ///< by value, the operator of all nodes that read it; empty where they differ
   DenseSet<int> gone;
   proto::JoinedTensors joined;
   llvm::StringSet<> weights;

@@ -60,27 +60,56 @@ static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
   return llvm::any_of(expressions, [&](llvm::Regex &regex) { return regex.match(name); });
 }
 
-/// Names that torch's exporters give to what they lift or fold: those of operators, with a number.
-bool mpt::isGeneratedName(StringRef name) {
+namespace {
+/// What the name of a value tells: that of an operator, with a number.
+enum class Made { No, Somehow, ByMovement };
+} // namespace
+
+/// By torch's exporters, of what they lift or fold.
+static Made madeByTorch(StringRef name) {
   name = name.rtrim("0123456789");
   while (name.consume_back("_cast") || name.consume_back("_default") || name.consume_back("_"))
     name = name.rtrim("0123456789");
-  return llvm::StringSwitch<bool>(name)
-      .Cases({"", "val", "lifted_tensor", "c_lifted_tensor", "_tensor_constant", "tensor_constant", "constant"}, true)
-      .Cases({"scalar_tensor", "lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "copy", "_to_copy"}, true)
-      .Cases({"min_val", "max_val", "convert_element_type", "arange", "full", "full_like", "zeros", "ones"}, true)
-      .Cases({"zeros_like", "ones_like", "new_zeros", "new_ones", "new_full", "empty", "empty_like", "new_empty"}, true)
-      .Cases({"eye", "linspace", "logspace", "triu", "tril", "tri", "diag", "outer", "one_hot", "meshgrid"}, true)
-      .Cases({"view", "reshape", "expand", "permute", "transpose", "squeeze", "unsqueeze", "flatten", "repeat"}, true)
-      .Cases({"cat", "stack", "slice", "select", "index", "getitem", "gather", "roll", "flip", "tile", "pad"}, true)
-      .Cases({"add", "sub", "mul", "div", "neg", "pow", "exp", "log", "sqrt", "rsqrt", "reciprocal", "abs"}, true)
-      .Cases({"sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "where", "masked_fill"}, true)
-      .Cases({"rsub", "floor", "ceil", "round", "trunc", "sign", "square", "fmod", "remainder", "log1p", "exp2"}, true)
-      .Cases({"minimum", "maximum", "clamp_min", "clamp_max", "type_as", "contiguous", "repeat_interleave"}, true)
-      .Cases({"scatter", "scatter_add", "index_put", "index_select", "select_scatter", "slice_scatter"}, true)
-      .Cases({"diagonal", "diag_embed", "split", "chunk", "unbind", "unfold", "floor_divide"}, true)
-      .Cases({"sum", "mean", "prod", "cumsum", "cumprod", "matmul", "mm", "bmm", "einsum", "clamp", "to"}, true)
-      .Default(false);
+  return llvm::StringSwitch<Made>(name)
+      .Cases({"", "val", "lifted_tensor", "c_lifted_tensor", "_tensor_constant", "tensor_constant", "constant"},
+             Made::Somehow)
+      .Cases({"scalar_tensor", "min_val", "max_val", "convert_element_type", "arange", "full", "full_like", "zeros"},
+             Made::Somehow)
+      .Cases({"ones", "zeros_like", "ones_like", "new_zeros", "new_ones", "new_full", "empty", "empty_like"},
+             Made::Somehow)
+      .Cases({"new_empty", "eye", "linspace", "logspace", "triu", "tril", "tri", "diag", "outer", "one_hot"},
+             Made::Somehow)
+      .Cases({"add", "sub", "mul", "div", "neg", "pow", "exp", "log", "sqrt", "rsqrt", "reciprocal", "abs"},
+             Made::Somehow)
+      .Cases({"sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "where", "masked_fill"}, Made::Somehow)
+      .Cases({"rsub", "floor", "ceil", "round", "trunc", "sign", "square", "fmod", "remainder", "log1p", "exp2"},
+             Made::Somehow)
+      .Cases({"minimum", "maximum", "clamp_min", "clamp_max", "scatter", "scatter_add", "index_put", "meshgrid"},
+             Made::Somehow)
+      .Cases({"select_scatter", "slice_scatter", "diag_embed", "floor_divide", "clamp", "to", "pad"}, Made::Somehow)
+      .Cases({"sum", "mean", "prod", "cumsum", "cumprod", "matmul", "mm", "bmm", "einsum"}, Made::Somehow)
+      .Cases({"view", "reshape", "expand", "permute", "transpose", "squeeze", "unsqueeze", "flatten", "repeat"},
+             Made::ByMovement)
+      .Cases({"cat", "stack", "slice", "select", "index", "getitem", "gather", "roll", "flip", "tile"},
+             Made::ByMovement)
+      .Cases({"lift_fresh_copy", "lift_fresh", "detach", "clone", "alias", "copy", "_to_copy", "type_as"},
+             Made::ByMovement)
+      .Cases({"contiguous", "repeat_interleave", "index_select", "diagonal", "split", "chunk", "unbind", "unfold"},
+             Made::ByMovement)
+      .Default(Made::No);
+}
+
+bool mpt::isGeneratedName(StringRef name) { return madeByTorch(name) != Made::No; }
+
+/// By torch's exporters, or by the operator whose result an optimizer has folded: /block/Transpose_1_output_0.
+static Made madeByTools(StringRef name) {
+  auto [node, result] = name.rsplit("_output_");
+  if (result.empty())
+    return madeByTorch(name);
+  StringRef op = node.substr(node.rfind('/') + 1);
+  if (op.rtrim("0123456789").ends_with("_"))
+    op = op.rtrim("0123456789").drop_back();
+  return moves("", op) ? Made::ByMovement : Made::Somehow;
 }
 
 /// What code of a module makes is named after what makes it; a number tells nothing.
@@ -136,24 +165,47 @@ static bool isMask(train::StateOp state) {
   return blob && type.getElementType().isF32() && holds(blob->getDataAs<float>());
 }
 
-/// Rows of sines and cosines of growing positions, in pairs or in halves.
+static SmallVector<float> floatsOf(train::StateOp state) {
+  if (auto resource = dyn_cast_or_null<DenseF32ResourceElementsAttr>(state.getValueAttr()))
+    if (std::optional<ArrayRef<float>> values = resource.tryGetAsArrayRef())
+      return SmallVector<float>(*values);
+  auto dense = dyn_cast_or_null<DenseElementsAttr>(state.getValueAttr());
+  if (!dense || dense.isSplat() || !dense.getElementType().isF32())
+    return {};
+  return llvm::to_vector(dense.getValues<float>());
+}
+
+/// Rows of sines and cosines of growing positions, in pairs or in halves, or of one of them from position 0 on.
 static bool isSinusoidal(train::StateOp state) {
   auto type = cast<RankedTensorType>(state.getType());
-  auto resource = dyn_cast_or_null<DenseF32ResourceElementsAttr>(state.getValueAttr());
-  std::optional<ArrayRef<float>> values = resource ? resource.tryGetAsArrayRef() : std::nullopt;
   int64_t width = type.getRank() >= 2 ? type.getShape().back() : 0;
-  if (!values || width < 4 || width % 2 || type.getNumElements() < 4 * width)
+  SmallVector<float> values = width < 2 || type.getNumElements() < 3 * width ? SmallVector<float>() : floatsOf(state);
+  if (values.empty())
     return false;
+  auto near = [](double a, double b) { return std::abs(a - b) <= 1e-3; };
   auto circles = [&](int64_t apart, int64_t stride) {
     for (int64_t row = 0; row < 4; ++row)
       for (int64_t i = 0; i < width / 2; ++i) {
-        double a = (*values)[row * width + i * stride], b = (*values)[row * width + i * stride + apart];
-        if (std::abs(a * a + b * b - 1) > 1e-3)
+        double a = values[row * width + i * stride], b = values[row * width + i * stride + apart];
+        if (!near(a * a + b * b, 1))
           return false;
       }
     return true;
   };
-  return circles(1, 2) || circles(width / 2, 1);
+  // cos 2a = 2 (cos a)^2 - 1, and (sin 2a)^2 = (2 sin a cos a)^2.
+  auto doubles = [&](double first) {
+    bool any = false;
+    for (int64_t i = 0; i < width; ++i) {
+      double once = values[width + i], twice = values[2 * width + i], square = once * once;
+      if (!near(values[i], first) ||
+          (first == 1 ? !near(twice, 2 * square - 1) : !near(twice * twice, 4 * square * (1 - square))))
+        return false;
+      any |= !near(once, first);
+    }
+    return any;
+  };
+  bool pairs = width % 2 == 0 && width >= 4 && type.getNumElements() >= 4 * width;
+  return (pairs && (circles(1, 2) || circles(width / 2, 1))) || doubles(1) || doubles(0);
 }
 
 /// Why the tensor is no parameter; empty for one. What the exporter says of its module comes first, then what values
@@ -167,8 +219,10 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "mask";
   if (use.angle)
     return "feeds an angle";
-  // Folded from a weight, bias or token by what moves it, it is one.
-  bool isFolded = declared && *declared == proto::Declared::Folded, folds = use.weight || use.beside || use.token;
+  // Folded from a weight, bias or token by what moves it, it is one. Other tools drop what the exporter says of that.
+  Made made = torch ? Made::No : madeByTools(name);
+  bool folds = use.weight || use.beside || use.token;
+  bool isFolded = declared ? *declared == proto::Declared::Folded : folds && made == Made::ByMovement;
   if (declared && (*declared == proto::Declared::Other || (isFolded && !folds)))
     return use.initialState ? "initial state" : "no parameter of the exporter's module";
   if (declared && *declared == proto::Declared::Parameter)
@@ -177,11 +231,12 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "called like a buffer";
   if (isSinusoidal(state))
     return "sinusoidal table";
-  if (isFolded || (use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
+  if (isFolded || (use.weight && (isList || isTorchPath(name))) ||
+      (use.beside && made == Made::No && !isMadeInCode(name)))
     return "";
   if (use.standardizes)
     return "standardizes an input";
-  if (torch ? isTorchPath(name) : use.either && isList)
+  if (torch ? isTorchPath(name) : use.either && isList && made == Made::No)
     return "";
   if (use.initialState)
     return "initial state";

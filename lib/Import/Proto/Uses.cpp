@@ -35,13 +35,15 @@ static OperandUse useOf(onnx::NodeOp node, unsigned operand) {
   return classes ? classes->useOf(node, operand) : OperandUse::Data;
 }
 
-static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
+/// Values of unknown type are taken for floats: files after optimizers say few types.
+static bool isFloat(Value value) { return !isa<IntegerType>(getElementTypeOrSelf(value.getType())); }
+
+static bool joins(onnx::NodeOp node) { return node.getDomain().empty() && node.getOpType() == "Concat"; }
 
 /// True where the result has the values of operand `index` in another place or type.
 static bool moves(onnx::NodeOp node, unsigned index) {
   Arithmetic arithmetic = arithmeticOf(node);
-  return ((arithmetic == Arithmetic::Moves || arithmetic == Arithmetic::Converts) && index == 0) ||
-         (node.getDomain().empty() && node.getOpType() == "Concat");
+  return ((arithmetic == Arithmetic::Moves || arithmetic == Arithmetic::Converts) && index == 0) || joins(node);
 }
 
 /// True when `value` is `argument`, perhaps under other names.
@@ -103,10 +105,10 @@ static bool looksUp(onnx::NodeOp node) {
          isTensorOfFile(node->getOperand(0)) && !isTensorOfFile(node->getOperand(1));
 }
 
-/// What `value` was before it was moved or converted.
+/// What `value` was before it was moved or converted; values that are put beside one another have no one origin.
 static Value originOf(Value value) {
   for (auto node = value.getDefiningOp<onnx::NodeOp>();
-       node && node->getNumOperands() > 0 && moves(node, 0) && !looksUp(node);
+       node && node->getNumOperands() > 0 && moves(node, 0) && !joins(node) && !looksUp(node);
        node = value.getDefiningOp<onnx::NodeOp>())
     value = node->getOperand(0);
   return value;
@@ -115,6 +117,8 @@ static Value originOf(Value value) {
 static bool isTensorOfFile(Value value) {
   Operation *op = originOf(value).getDefiningOp();
   auto node = dyn_cast_or_null<onnx::NodeOp>(op);
+  if (node && joins(node))
+    return llvm::all_of(node->getOperands(), isTensorOfFile);
   return isa_and_nonnull<train::ReadOp>(op) || (op && op->hasTrait<OpTrait::ConstantLike>()) ||
          (node && node.getDomain().empty() && node.getOpType() == "Constant");
 }
@@ -130,6 +134,8 @@ static bool isMadeByLayer(Value value, unsigned depth = 0) {
   auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
   if (!node || depth > 3)
     return false;
+  if (joins(node))
+    return llvm::any_of(node->getOperands(), [&](Value operand) { return isMadeByLayer(operand, depth + 1); });
   for (OpOperand &operand : node->getOpOperands())
     if (useOf(node, operand.getOperandNumber()) == OperandUse::Weight && isTensorOfFile(operand.get()))
       return true;
