@@ -161,7 +161,7 @@ def test_the_example_loops(tmp_path):
 
 
 def test_the_example_in_cpp_loops(tmp_path):
-    """Where ONNX Runtime's C++ headers are, on CMAKE_PREFIX_PATH or in the system: they are in no package of PyPI or Debian 12."""
+    """Where ONNX Runtime's C++ headers are, on CMAKE_PREFIX_PATH or in the system; the wheel of PyPI has none, nor has Debian 12."""
     source, folder = step_files.ROOT / "examples/onnxruntime", tmp_path / "build"
     made = subprocess.run(["cmake", "-G", "Ninja", "-S", str(source), "-B", str(folder), "-DCMAKE_CXX_COMPILER=clang++-22"], capture_output=True, text=True)
     if "Could not find ONNXRUNTIME" in made.stderr:
