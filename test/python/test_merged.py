@@ -221,3 +221,27 @@ def test_fresh_norms_have_scales_beside_statistics(dynamo, form, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(str(tmp_path / "saved.onnx"), providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(session.run(None, {session.get_inputs()[0].name: x})[0], trainer.run("predict", {"x": x})["y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_filters_of_zeros_are_each_layers_own(dynamo, tmp_path):
+    """Blocks whose last norm has a scale of zeros leave filters of zeros, which exporters merge."""
+    torch = pytest.importorskip("torch")
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.last, self.zero = torch.nn.Conv2d(4, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4)
+            torch.nn.init.zeros_(self.zero.weight)
+
+        def forward(self, x):
+            return torch.relu(x + self.zero(self.last(torch.relu(self.norm(self.conv(x))))))
+
+    torch.manual_seed(0)
+    module = torch.nn.Sequential()
+    for name in ("first", "second", "third"):  # numbers would tell them apart
+        module.add_module(name, Block())
+    torch.onnx.export(module.eval(), (torch.zeros(2, 4, 5, 5),), tmp_path / "m.onnx", dynamo=dynamo, input_names=["x"], output_names=["y"])
+    trainer, _ = trained(tmp_path / "m.onnx", tmp_path)
+    filters = [v for v in trainer.parameters().values() if v.ndim == 4]
+    assert len(filters) == 6 and len({v.tobytes() for v in filters}) == 6

@@ -307,7 +307,7 @@ private:
     if (from == origins.end()) {
       // A token before the rows of a batch, of which an optimizer has folded as many as the batch has.
       bool isToken = isExpanded(copy) && readers.lookup(copy.name()) == "Concat";
-      if (elementsOf(index).bytes.empty() || !(isToken && shrinkRepeated(copy.name() + "/token", index)))
+      if (!isToken || elementsOf(index).bytes.empty() || !shrinkRepeated(copy.name() + "/token", index))
         shrinkBiases(index);
       return;
     }

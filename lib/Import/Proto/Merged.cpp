@@ -114,19 +114,25 @@ private:
     return proto::isFloat(tensor) && count > 1 && count == longest && 8 * count <= mostBytes;
   }
 
-  /// One value everywhere, which is what a bias or scale begins with.
+  /// One value everywhere, which is what a bias or scale begins with. Zeros may have either sign, as those of filters
+  /// do that exporters have multiplied by a scale of zero.
   bool isSplat(const TensorProto &tensor) const {
     TensorProto copy = tensor;
     FailureOr<ElementsAttr> values = proto::tensorAttr(copy, folder, loc);
     if (failed(values))
       return false;
-    if (auto dense = dyn_cast<DenseElementsAttr>(*values))
-      return dense.isSplat();
+    auto dense = dyn_cast<DenseElementsAttr>(*values);
+    if (dense && dense.isSplat())
+      return true;
     auto resource = dyn_cast<DenseResourceElementsAttr>(*values);
     AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
-    ArrayRef<char> bytes = blob ? blob->getData() : ArrayRef<char>();
+    ArrayRef<char> bytes = dense ? dense.getRawData() : blob ? blob->getData() : ArrayRef<char>();
     size_t width = cast<ShapedType>(values->getType()).getElementTypeBitWidth() / 8;
-    return bytes.size() > width && bytes.drop_front(width) == bytes.drop_back(width);
+    if (width == 0 || bytes.size() <= width)
+      return false;
+    auto isZero = [&](size_t i) { return (i % width == width - 1 ? bytes[i] & 0x7f : bytes[i]) == 0; };
+    return bytes.drop_front(width) == bytes.drop_back(width) ||
+           llvm::all_of(llvm::seq<size_t>(0, bytes.size()), isZero);
   }
 
   /// Who may train the tensor; nobody where its value is read in other ways than by nodes of the graph.
@@ -154,7 +160,8 @@ private:
 
   /// Layers that were one another's copies, as those of torch.nn.TransformerEncoder are, by what tells them apart: a
   /// name of their own, which the exporter has kept as an alias, or their number in a list of modules. A tensor that
-  /// was one in the module has neither.
+  /// was one in the module has neither. Matrices and filters of one value, as those behind a norm whose scale begins
+  /// with zeros, are equal by their first values: each module has its own.
   Layers clonesOf(const TensorProto &tensor) {
     SmallVector<Use> uses = usesOf(tensor);
     llvm::StringSet<> shapes;
@@ -173,12 +180,13 @@ private:
       numbers.push_back(std::move(number));
     }
     // A tensor that is called after another module than any that reads it is one of them all on purpose.
-    bool numbered = shapes.size() == 1 && !isElsewhere(tensor.name(), uses);
+    bool onPurpose = isElsewhere(tensor.name(), uses), numbered = shapes.size() == 1 && !onPurpose;
+    bool alike = !onPurpose && uses.size() > 1 && isSplat(tensor);
     Layers layers;
     for (auto [use, number] : llvm::zip_equal(uses, numbers)) {
       // A name that the exporter has made says nothing of a module.
       bool named = use.alias.find("::") == std::string::npos && !isGeneratedName(use.alias);
-      std::string key = (named ? use.alias : "") + "|" + (numbered ? number : "");
+      std::string key = (named ? use.alias : "") + "|" + (alike ? scopeOf(*use.node) : numbered ? number : "");
       layers[names.insert(key).first->getKey()].push_back(use);
     }
     auto bytes = static_cast<int64_t>(tensor.ByteSizeLong() * layers.size());
