@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -63,8 +64,12 @@ def by_stripping(path):
     onnx.save(model, path)
 
 
+def by_conversion(path):
+    onnx.save(onnx.version_converter.convert_version(onnx.load(path), 21), path)
+
+
 @pytest.mark.parametrize("dynamo", [False, True])
-@pytest.mark.parametrize("tool", [by_transformers, by_session, by_stripping])
+@pytest.mark.parametrize("tool", [by_conversion, by_transformers, by_session, by_stripping])
 def test_the_same_tensors_train(tool, dynamo, tmp_path):
     torch.manual_seed(0)
     module, x = Rotary(), torch.randint(0, 30, (BATCH, ROWS))

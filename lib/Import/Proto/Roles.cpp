@@ -114,8 +114,8 @@ static Made madeByTools(StringRef name) {
 
 /// What code of a module makes is named after what makes it; a number tells nothing.
 static bool isMadeInCode(StringRef name) {
-  StringRef last = name.substr(name.rfind('.') + 1).rtrim("0123456789");
-  return isGeneratedName(last) && !last.empty() && last != "val_" && last != "val";
+  StringRef last = name.substr(name.rfind('.') + 1), word = last.rtrim("0123456789");
+  return madeByTools(last) == Made::Somehow && !word.empty() && word != "val_" && word != "val";
 }
 
 bool mpt::isBufferName(StringRef name) {
@@ -220,7 +220,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   if (use.angle)
     return "feeds an angle";
   // Folded from a weight, bias or token by what moves it, it is one. Other tools drop what the exporter says of that.
-  Made made = torch ? Made::No : madeByTools(name);
+  Made made = madeByTools(name);
   bool folds = use.weight || use.beside || use.token;
   bool isFolded = declared ? *declared == proto::Declared::Folded : folds && made == Made::ByMovement;
   if (declared && (*declared == proto::Declared::Other || (isFolded && !folds)))
@@ -231,8 +231,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "called like a buffer";
   if (isSinusoidal(state))
     return "sinusoidal table";
-  if (isFolded || (use.weight && (isList || isTorchPath(name))) ||
-      (use.beside && made == Made::No && !isMadeInCode(name)))
+  if (isFolded || (use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
     return "";
   if (use.standardizes)
     return "standardizes an input";
