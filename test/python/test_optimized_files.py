@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 runtime = pytest.importorskip("onnxruntime")
+import random_ties  # noqa: E402
+import test_random_ties  # noqa: E402
 from test_copies import export, feed_of, trainer_of  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -68,8 +70,13 @@ def by_conversion(path):
     onnx.save(onnx.version_converter.convert_version(onnx.load(path), 21), path)
 
 
+TOOLS = (by_conversion, by_transformers, by_session, by_stripping)
+# Of others, as layers that began as copies, only the exporter's word tells.
+TELLING = (random_ties.Own, random_ties.Norms, random_ties.Positions, random_ties.Relative, random_ties.Token)
+
+
 @pytest.mark.parametrize("dynamo", [False, True])
-@pytest.mark.parametrize("tool", [by_conversion, by_transformers, by_session, by_stripping])
+@pytest.mark.parametrize("tool", TOOLS)
 def test_the_same_tensors_train(tool, dynamo, tmp_path):
     torch.manual_seed(0)
     module, x = Rotary(), torch.randint(0, 30, (BATCH, ROWS))
@@ -84,3 +91,8 @@ def test_the_same_tensors_train(tool, dynamo, tmp_path):
     want, got = flat(p.grad.numpy() for p in module.parameters()), flat(trainer.gradients(feed)[1].values())
     assert got.size == want.size, trainer.trained()
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", [s for s in range(80) if all(type(layer) in TELLING for layer in random_ties.make(s)[0].layers)][:10])
+def test_random_modules(seed, tmp_path):
+    test_random_ties.check(seed, tmp_path, TOOLS[seed // 2 % len(TOOLS)])

@@ -26,9 +26,12 @@ def all_of(gradients):
     return np.sort(flat[np.abs(flat) > 1e-12])
 
 
-def check(seed, folder):
+def check(seed, folder, edit=None):
+    """`edit` changes the file, which has its plain form then."""
     module, x, dynamo, form = random_ties.make(seed)
-    path = random_ties.write(module, x, dynamo, form, folder / "m.onnx")
+    path = random_ties.write(module, x, dynamo, "plain" if edit else form, folder / "m.onnx")
+    if edit:
+        edit(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trainer = mpt.Trainer(mpt.compile(path, out=folder / "lib", loss="mse", optimizer=f"sgd,lr={RATE}"), threads=1)

@@ -161,6 +161,8 @@ public:
         auto [reader, isFirst] = readers.try_emplace(node.input(i), node.op_type());
         if (!isFirst && reader->second != node.op_type())
           reader->second.clear();
+        if (operands.contracts(node, i))
+          contracted.insert(node.input(i));
         if (operands.isWeight(node, i)) {
           weights.insert(node.input(i));
           if (!operands.contracts(node, i))
@@ -215,7 +217,11 @@ private:
     if (auto known = declared.find(name); known != declared.end())
       return known->second == proto::Declared::Folded;
     bool path = name.contains('.') && !name.contains('/') && !name.contains(':');
-    return !path && (!torch || name.contains("::") || isGeneratedName(name));
+    return !path && (!torch || isGenerated(tensor));
+  }
+
+  static bool isGenerated(const TensorProto &tensor) {
+    return StringRef(tensor.name()).contains("::") || isGeneratedName(tensor.name());
   }
 
   const Elements &elementsOf(int index) {
@@ -241,7 +247,8 @@ private:
     bool turned =
         kept.dims_size() == 2 && copy.dims_size() == 2 && kept.dims(0) == copy.dims(1) && kept.dims(1) == copy.dims(0);
     // Parts of a tensor that is gone, as two lengths of a table of positions.
-    bool areParts = torch && mayBeCopy(kept) && !weights.contains(kept.name()) && !weights.contains(copy.name());
+    bool areParts =
+        isGenerated(copy) && mayBeCopy(kept) && !weights.contains(kept.name()) && !weights.contains(copy.name());
     if (isSecond && !turned && !areParts)
       return false;
     const Elements &a = elementsOf(keptIndex), &b = elementsOf(copyIndex);
@@ -306,7 +313,7 @@ private:
       return;
     if (from == origins.end()) {
       // A token before the rows of a batch, of which an optimizer has folded as many as the batch has.
-      bool isToken = isExpanded(copy) && readers.lookup(copy.name()) == "Concat";
+      bool isToken = isExpanded(copy) && !contracted.contains(copy.name());
       if (!isToken || elementsOf(index).bytes.empty() || !shrinkRepeated(copy.name() + "/token", index))
         shrinkBiases(index);
       return;
@@ -330,7 +337,7 @@ private:
   /// biases by relative position do. Penalties by distance, which have a factor for each column, are no parameters.
   void shrinkBiases(int index) {
     const TensorProto &copy = graph.initializer(index);
-    if (!torch || readers.lookup(copy.name()) != "Add" || copy.data_type() != TensorProto::FLOAT)
+    if (!isGenerated(copy) || readers.lookup(copy.name()) != "Add" || copy.data_type() != TensorProto::FLOAT)
       return;
     const Elements &values = elementsOf(index);
     if (values.bytes.empty() || !values.isTelling())
@@ -532,6 +539,7 @@ private:
   /// Tables that are in the file no longer: the rows that look-ups have left of them, and their initializers.
   std::map<std::string, std::pair<TableRows, int>> tables;
   llvm::StringMap<std::string> readers; ///< by value, the operator of all nodes that read it; empty where they differ
+  llvm::StringSet<> contracted;         ///< weights, and states before the first step of a recurrence
   DenseSet<int> gone;
   proto::JoinedTensors joined;
   llvm::StringSet<> weights;

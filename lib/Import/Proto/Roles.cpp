@@ -87,7 +87,7 @@ static Made madeByTorch(StringRef name) {
       .Cases({"minimum", "maximum", "clamp_min", "clamp_max", "scatter", "scatter_add", "index_put", "meshgrid"},
              Made::Somehow)
       .Cases({"select_scatter", "slice_scatter", "diag_embed", "floor_divide", "clamp", "to", "pad"}, Made::Somehow)
-      .Cases({"sum", "mean", "prod", "cumsum", "cumprod", "matmul", "mm", "bmm", "einsum"}, Made::Somehow)
+      .Cases({"sum", "mean", "prod", "cumsum", "cumprod", "matmul", "mm", "bmm", "einsum", "linear"}, Made::Somehow)
       .Cases({"view", "reshape", "expand", "permute", "transpose", "squeeze", "unsqueeze", "flatten", "repeat"},
              Made::ByMovement)
       .Cases({"cat", "stack", "slice", "select", "index", "getitem", "gather", "roll", "flip", "tile"},
@@ -99,8 +99,6 @@ static Made madeByTorch(StringRef name) {
       .Default(Made::No);
 }
 
-bool mpt::isGeneratedName(StringRef name) { return madeByTorch(name) != Made::No; }
-
 /// By torch's exporters, or by the operator whose result an optimizer has folded: /block/Transpose_1_output_0.
 static Made madeByTools(StringRef name) {
   auto [node, result] = name.rsplit("_output_");
@@ -111,6 +109,8 @@ static Made madeByTools(StringRef name) {
     op = op.rtrim("0123456789").drop_back();
   return moves("", op) ? Made::ByMovement : Made::Somehow;
 }
+
+bool mpt::isGeneratedName(StringRef name) { return madeByTools(name) != Made::No; }
 
 /// What code of a module makes is named after what makes it; a number tells nothing.
 static bool isMadeInCode(StringRef name) {

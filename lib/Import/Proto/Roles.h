@@ -14,7 +14,7 @@ llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &opti
                                 const proto::DeclaredParameters &declared = {},
                                 const llvm::StringMap<std::string> &separated = {});
 
-/// Names that torch's exporters give to what they lift or fold: those of operators, with a number.
+/// Names that exporters and optimizers give to what they lift or fold: those of operators, with a number.
 bool isGeneratedName(llvm::StringRef name);
 
 /// Customary names of statistics, rotary tables, schedules of noise and masks.
