@@ -165,21 +165,23 @@ static bool isMask(train::StateOp state) {
   return blob && type.getElementType().isF32() && holds(blob->getDataAs<float>());
 }
 
-static SmallVector<float> floatsOf(train::StateOp state) {
+/// The first `count` elements, of which large tensors are read no further; none where they are not FP32 or all equal.
+static SmallVector<float> floatsOf(train::StateOp state, int64_t count) {
   if (auto resource = dyn_cast_or_null<DenseF32ResourceElementsAttr>(state.getValueAttr()))
     if (std::optional<ArrayRef<float>> values = resource.tryGetAsArrayRef())
-      return SmallVector<float>(*values);
+      return SmallVector<float>(values->take_front(count));
   auto dense = dyn_cast_or_null<DenseElementsAttr>(state.getValueAttr());
   if (!dense || dense.isSplat() || !dense.getElementType().isF32())
     return {};
-  return llvm::to_vector(dense.getValues<float>());
+  return llvm::to_vector(llvm::make_range(dense.value_begin<float>(), dense.value_begin<float>() + count));
 }
 
 /// Rows of sines and cosines of growing positions, in pairs or in halves, or of one of them from position 0 on.
 static bool isSinusoidal(train::StateOp state) {
   auto type = cast<RankedTensorType>(state.getType());
   int64_t width = type.getRank() >= 2 ? type.getShape().back() : 0;
-  SmallVector<float> values = width < 2 || type.getNumElements() < 3 * width ? SmallVector<float>() : floatsOf(state);
+  int64_t rows = width < 2 ? 0 : std::min<int64_t>(type.getNumElements() / width, 4);
+  SmallVector<float> values = rows < 3 ? SmallVector<float>() : floatsOf(state, rows * width);
   if (values.empty())
     return false;
   auto near = [](double a, double b) { return std::abs(a - b) <= 1e-3; };
@@ -204,7 +206,7 @@ static bool isSinusoidal(train::StateOp state) {
     }
     return any;
   };
-  bool pairs = width % 2 == 0 && width >= 4 && type.getNumElements() >= 4 * width;
+  bool pairs = width % 2 == 0 && width >= 4 && rows == 4;
   return (pairs && (circles(1, 2) || circles(width / 2, 1))) || doubles(1) || doubles(0);
 }
 
