@@ -335,7 +335,7 @@ static FailureOr<Labelled> contract(Binder &b, Labelled x, Labelled y, llvm::fun
   terms += columns;
   for (char c : terms)
     shape.push_back(extents[StringRef(&c, 1)]);
-  return Labelled{b.reshape(b.matmul(left, right), shape), batch + rows + columns};
+  return Labelled{b.reshape(b.matmul(left, right), shape), terms};
 }
 
 /// Names the dimensions behind '...' by letters that the equation does not use, aligned on the right.
