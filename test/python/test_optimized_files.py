@@ -23,7 +23,8 @@ class Rotary(nn.Module):
     def __init__(self):
         super().__init__()
         self.wte, self.qkv, self.out = nn.Embedding(30, WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.token, self.places, self.norm = nn.Parameter(torch.randn(1, 1, WIDTH)), nn.Parameter(torch.randn(1, 9, WIDTH)), nn.LayerNorm(WIDTH)
+        self.token, self.row_output_places, self.norm = nn.Parameter(torch.randn(1, 1, WIDTH)), nn.Parameter(torch.randn(1, 9, WIDTH)), nn.LayerNorm(WIDTH)
+        self.head_output_scale = nn.Parameter(torch.randn(WIDTH))
 
     def turn(self, x):
         angles = torch.arange(x.shape[1]).float()[:, None] * torch.tensor([1., .1, .01, .001])
@@ -32,10 +33,11 @@ class Rotary(nn.Module):
 
     def forward(self, x):
         h = torch.cat([self.token.expand(BATCH, -1, -1), self.wte(x)], 1)
-        h = h + self.places[:, :h.shape[1]]
+        h = h + self.row_output_places[:, :h.shape[1]]
         q, k, v = self.qkv(self.norm(h)).chunk(3, -1)
         scores = self.turn(q) * (WIDTH ** -.25) @ (self.turn(k) * (WIDTH ** -.25)).transpose(1, 2)
-        return self.out(torch.softmax(scores.masked_fill(torch.ones(ROWS + 1, ROWS + 1).triu(1).bool(), -1e9), -1) @ v)
+        masked = scores.masked_fill(torch.ones(ROWS + 1, ROWS + 1).triu(1).bool(), -1e9)
+        return self.out(torch.softmax(masked, -1) @ v) * self.head_output_scale
 
 
 def by_transformers(path):

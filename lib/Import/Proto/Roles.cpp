@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Regex.h"
@@ -99,10 +100,11 @@ static Made madeByTorch(StringRef name) {
       .Default(Made::No);
 }
 
-/// By torch's exporters, or by the operator whose result an optimizer has folded: /block/Transpose_1_output_0.
+/// By torch's exporters, or by the operator whose result an optimizer has folded: /block/Transpose_1_output_0. A module
+/// may call a parameter head_output_bias.
 static Made madeByTools(StringRef name) {
   auto [node, result] = name.rsplit("_output_");
-  if (result.empty())
+  if (result.empty() || !llvm::all_of(result, llvm::isDigit) || !node.contains('/'))
     return madeByTorch(name);
   StringRef op = node.substr(node.rfind('/') + 1);
   if (op.rtrim("0123456789").ends_with("_"))
