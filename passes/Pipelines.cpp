@@ -18,7 +18,6 @@
 using namespace mlir;
 using namespace mpt;
 using target::Capabilities;
-using target::Contraction;
 
 namespace {
 
@@ -203,7 +202,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   DecomposeOptions decompose;
   decompose.sharedSums = kernels.sharedSums;
   // Step by step its sums are those of GEMMs.
-  decompose.recurrences = target.calls.recurrences && !options.batchInvariant;
+  decompose.recurrences = target.wholeRecurrences && !options.batchInvariant;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
   // After the last clean-up, which would merge roundings again, and before values are chosen that the backward pass
@@ -218,7 +217,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   if (!target.calls.everyOperandType) {
     // Its conversions are kept apart for the backward pass as rematerialized values are.
     WidenOperandsOptions widen;
-    widen.nativeFloat8 = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
+    widen.nativeFloat8 = target.calls.float8Gemms;
     passes.addPass(createWidenOperands(widen));
   }
   passes.addPass(createKeyStreams());
@@ -241,7 +240,7 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   passes.addPass(createConvertGemms());
   FoldScalesOptions scales;
   scales.alphaScales = target.calls.alphaScales;
-  scales.operandScales = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
+  scales.operandScales = target.calls.float8Gemms;
   scales.resultScales = target.calls.resultScales;
   passes.addPass(createFoldScales(scales));
   // After the scales, which multiply sums that nothing was added to yet.
@@ -260,14 +259,9 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
     passes.addPass(createCountTraffic());
 }
 
-void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
+void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   passes.addPass(createAssignDestinations());
-  BufferizeOptions bufferize;
-  bufferize.kernels = target.kernels == target::KernelModel::ThreadGrid ? "gpu" : "cpu";
-  bufferize.vectorBits = target.vectorBits;
-  bufferize.nativeBf16 = target.isNative(Contraction::Conv, 0, MPT_BFLOAT16);
-  bufferize.nativeFloat8 = target.isNative(Contraction::MatMul, 0, MPT_FLOAT8E4M3FN);
-  passes.addPass(createBufferize(bufferize));
+  passes.addPass(createBufferize(options.target));
   // Before the plan: a running value is told from the buffers that a kernel itself names.
   passes.addPass(createMemoryVerifyAccumulators());
   passes.addPass(createPlan());

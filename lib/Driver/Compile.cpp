@@ -466,7 +466,7 @@ private:
   LogicalResult checkTarget() {
     std::string timed = PrecisionSettings::of(*module).timedTarget;
     std::shared_ptr<const target::Target> target = options.target ? options.target : target::createTarget("");
-    if (options.batchInvariant && target->capabilities().kernels != target::KernelModel::VectorLoops)
+    if (options.batchInvariant && !target->capabilities().orderedSums)
       return fail("expected --target=cpu for --batch-invariant, got " + target->name() +
                   ", whose libraries choose the order of sums");
     if (timed.empty() || options.emit == EmitKind::ONNX || timed == target->name())

@@ -26,7 +26,7 @@ public:
     Sizes strides = stridesOf(type);
     if (strides.back() != 1 && type.getShape().back() != 1)
       return false;
-    const int64_t vector = state.options.alignment, unit = vector / elementBytes(type.getElementType());
+    const int64_t vector = state.policy.alignment, unit = vector / elementBytes(type.getElementType());
     if (!areVectors || unit <= 1)
       return true;
     return state.alignmentOf(memref) == vector &&

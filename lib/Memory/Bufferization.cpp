@@ -41,8 +41,8 @@ Strided mpt::memory::stridedOf(Value memref) {
 // ---- one function
 
 BufferizationState::BufferizationState(func::FuncOp source, func::FuncOp target, KernelTable &kernels,
-                                       const BufferizeOptions &options)
-    : source(source), target(target), builder(source.getContext()), kernels(kernels), options(options) {
+                                       const BufferizationPolicy &policy)
+    : source(source), target(target), builder(source.getContext()), kernels(kernels), policy(policy) {
   builder.setInsertionPointToEnd(target.addEntryBlock());
   for (auto [from, to] : llvm::zip_first(source.getArguments(), target.getArguments()))
     buffers[from] = to;
@@ -57,7 +57,7 @@ BufferizationState::BufferizationState(func::FuncOp source, func::FuncOp target,
 
 MemRefType BufferizationState::ownType(Value tensor) const {
   MemRefType type = denseType(tensorType(tensor), layoutOf(tensor));
-  MemRefType aligned = withAlignedRows(type, options.alignment);
+  MemRefType aligned = withAlignedRows(type, policy.alignment);
   return aligned != type && wantsAlignedRows(tensor, aligned) ? aligned : type;
 }
 MemRefType BufferizationState::ownType(Value tensor, ArrayRef<int64_t> order) const {
@@ -166,7 +166,7 @@ Value BufferizationState::denseResult(Value tensor, ArrayRef<int64_t> order) {
 
 int64_t BufferizationState::alignmentOf(Value memref) const {
   int64_t bytes = rootOf(memref).second * elementBytes(bufferTypeOf(memref).getElementType());
-  int64_t alignment = options.alignment;
+  int64_t alignment = policy.alignment;
   while (bytes % alignment != 0)
     alignment /= 2;
   return alignment;
@@ -203,8 +203,8 @@ static func::FuncOp signatureOf(func::FuncOp source) {
   return target;
 }
 
-static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels, const BufferizeOptions &options) {
-  BufferizationState state(source, signatureOf(source), kernels, options);
+static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels, const BufferizationPolicy &policy) {
+  BufferizationState state(source, signatureOf(source), kernels, policy);
   TrainingParts parts(source);
   Block &body = state.target.front();
   for (Operation &op : source.front()) {
@@ -225,14 +225,14 @@ static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels
   return success();
 }
 
-LogicalResult mpt::memory::bufferize(ModuleOp module, const KernelEmitter &emitter, const BufferizeOptions &options) {
+LogicalResult mpt::memory::bufferize(ModuleOp module, const KernelEmitter &emitter, const BufferizationPolicy &policy) {
   KernelTable kernels(module, emitter);
   for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
     if (function.isPrivate() || function.isDeclaration())
       continue;
     if (!function.getBody().hasOneBlock())
       return function.emitOpError() << "expected one block";
-    LogicalResult result = bufferizeFunction(function, kernels, options);
+    LogicalResult result = bufferizeFunction(function, kernels, policy);
     function.erase();
     if (failed(result))
       return failure();

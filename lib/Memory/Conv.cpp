@@ -38,20 +38,22 @@ Convolution describe(library::ConvBackwardDataOp op) {
 /// The order of a convolution's tensor: filters are row-major for a processor's library.
 Order orderOf(const Convolution &conv, Value tensor, const BufferizationState &state) {
   int64_t rank = tensorType(tensor).getRank();
-  return tensor == conv.w && !state.options.channelsLastFilters ? rowMajor(rank) : channelsLast(rank);
+  return tensor == conv.w && state.policy.filters == BufferizationPolicy::Filters::RowMajor ? rowMajor(rank)
+                                                                                            : channelsLast(rank);
 }
 
 /// An operand, dense in `order`.
 FailureOr<Value> operandBuffer(const Convolution &conv, Value tensor, const Order &order, Location loc,
                                BufferizationState &state) {
   Value given = state.buffer(tensor);
-  if (state.options.restrictsFloat8 && bufferTypeOf(given).getElementTypeBitWidth() == 8)
+  if (state.policy.float8 != BufferizationPolicy::Float8::Every && bufferTypeOf(given).getElementTypeBitWidth() == 8)
     return emitError(loc) << "expected operands of 16 bits or more for a convolution's call, got "
                           << bufferTypeOf(given).getElementType() << ": run fusion-widen-operands";
   FailureOr<Value> found = state.dense(loc, given, order);
   // An input that had to be rearranged is read in its new layout from here on; filters that are data to the library are
   // small.
-  bool isFilter = state.options.channelsLastFilters && tensor == conv.w && tensor.getDefiningOp<train::ReadOp>();
+  bool isFilter = state.policy.filters == BufferizationPolicy::Filters::ChannelsLast && tensor == conv.w &&
+                  tensor.getDefiningOp<train::ReadOp>();
   if (succeeded(found) && (isa<BlockArgument>(tensor) || isFilter))
     state.setBuffer(tensor, *found);
   return found;
@@ -111,8 +113,10 @@ template <typename Op> struct ConvBufferization : Bufferizable::ExternalModel<Co
 private:
   /// Scratch that the library needs, unless it brings its own.
   static void addWorkspace(rt::ConvOp call, BufferizationState &state) {
-    int64_t bytes = rt::describe(call, state.options.nativeBf16).workspace_bytes;
-    if (!state.options.plansWorkspace || bytes == 0)
+    using Workspace = BufferizationPolicy::Workspace;
+    const Workspace from = state.policy.workspace;
+    int64_t bytes = rt::describe(call, from == Workspace::PlanButBf16).workspace_bytes;
+    if (from == Workspace::Library || bytes == 0)
       return;
     OpBuilder::InsertionGuard guard(state.builder);
     state.builder.setInsertionPoint(call);

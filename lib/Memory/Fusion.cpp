@@ -74,7 +74,7 @@ struct LaunchBuffers {
   SmallVector<int64_t> alignments;
 
   LogicalResult addInputs(FusionOp fusion, BufferizationState &state) {
-    bool flat = state.options.flatUpdates && isBundle(fusion);
+    bool flat = state.policy.bundles == BufferizationPolicy::Bundles::Flat && isBundle(fusion);
     for (Value input : fusion.getInputs()) {
       FailureOr<Value> operand = state.buffer(input);
       if (flat && failed(operand = state.dense(fusion.getLoc(), *operand, rowMajor(tensorType(input).getRank()))))
@@ -89,7 +89,7 @@ struct LaunchBuffers {
     for (Value output : fusion.getOutputs()) {
       BufferizationState::Place place = state.placeFor(output);
       outputTypes.push_back(place.memref ? bufferTypeOf(place.memref) : state.ownType(output));
-      alignments.push_back(place.memref ? state.alignmentOf(place.memref) : state.options.alignment);
+      alignments.push_back(place.memref ? state.alignmentOf(place.memref) : state.policy.alignment);
       places.push_back(place);
     }
   }

@@ -81,20 +81,12 @@ LogicalResult makeDense(Location loc, ArrayRef<Value *> memrefs, BufferizationSt
   return success();
 }
 
-/// From so many rows of the other operand on, a copy whose rows are aligned is worth its time; an estimate. To read and
-/// write an element of 16 bits takes as long as its products with 400 rows (an H200's 200 operations a byte), and a
-/// product that loads two bytes at a time takes twice as long at least.
-constexpr int64_t kRowsWorthCopy = 512;
-/// Smaller operands stay in caches, and a launch takes longer than what it would save.
-constexpr int64_t kBytesWorthCopy = 64 << 10;
-
 /// `memref`, or a copy of it whose rows begin at aligned addresses: states lie as their checkpoints do, arguments as
 /// their callers have them. `rows` are those that each element is multiplied with.
 FailureOr<Value> alignedOperand(Location loc, Value memref, int64_t rows, BufferizationState &state) {
   MemRefType type = bufferTypeOf(memref);
-  const int64_t alignment = state.options.alignment;
-  if (!state.options.alignsOperands || type.getRank() != 2 || rows < kRowsWorthCopy ||
-      spanBytes(type) < kBytesWorthCopy)
+  const int64_t alignment = state.policy.alignment;
+  if (type.getRank() != 2 || rows < state.policy.rowsWorthAligning || spanBytes(type) < state.policy.bytesWorthAligning)
     return memref;
   Sizes shape(type.getShape()), strides = stridesOf(type);
   const bool byColumns = strides[1] != 1;
@@ -139,11 +131,12 @@ LogicalResult findOperands(library::GemmOp gemm, Call &call, BufferizationState 
   Location loc = gemm.getLoc();
   Value operands[2] = {state.buffer(gemm.getA()), state.buffer(gemm.getB())};
   bool transposed[2] = {gemm.getTransposeA(), gemm.getTransposeB()};
-  bool native =
-      state.options.nativeFloat8 && library::GemmOp::takesFloat8(tensorType(gemm.getA()), tensorType(gemm.getB()));
+  using Float8 = BufferizationPolicy::Float8;
+  bool native = state.policy.float8 != Float8::None &&
+                library::GemmOp::takesFloat8(tensorType(gemm.getA()), tensorType(gemm.getB()));
   for (int i = 0; i < 2; ++i) {
     FailureOr<Value> found = operands[i];
-    if (!state.options.restrictsFloat8 || bufferTypeOf(operands[i]).getElementTypeBitWidth() != 8)
+    if (state.policy.float8 == Float8::Every || bufferTypeOf(operands[i]).getElementTypeBitWidth() != 8)
       continue;
     if (!native)
       return gemm.emitOpError() << "expected 8-bit operands that the library multiplies, got others: run "
@@ -178,7 +171,8 @@ void findResult(library::GemmOp gemm, Call &call, BufferizationState &state) {
   if (call.result && Matrices(bufferTypeOf(call.result), false).hasUnitColumns())
     return;
   // Where the columns lie one after the other, the transposes are multiplied.
-  call.flipped = call.result && state.options.transposesGemms && !gemm.getBias() &&
+  call.flipped = call.result && !gemm.getBias() &&
+                 state.policy.gemmResults == BufferizationPolicy::GemmResults::RowsOrColumns &&
                  Matrices(bufferTypeOf(call.result), true).hasUnitColumns();
   if (!call.flipped)
     call.result = state.allocate(gemm.getLoc(), state.ownType(gemm.getD()));

@@ -20,7 +20,7 @@ template <typename Op> struct RecurrenceBufferization : Bufferizable::ExternalMo
 
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
     auto source = cast<Op>(op);
-    if (!state.options.wholeRecurrences)
+    if (state.policy.recurrences == BufferizationPolicy::Recurrences::Loop)
       return loopOverSteps(source, state);
     Location loc = op->getLoc();
     SmallVector<Value> inputs, outputs;

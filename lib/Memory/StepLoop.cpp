@@ -55,7 +55,7 @@ Value StepLoop::read(Value tensor) {
 }
 
 Value StepLoop::scratch(int64_t rows, int64_t columns, Type element) {
-  return state.allocate(loc, withAlignedRows(MemRefType::get({rows, columns}, element), state.options.alignment));
+  return state.allocate(loc, withAlignedRows(MemRefType::get({rows, columns}, element), state.policy.alignment));
 }
 
 StepViews StepLoop::blocks(Value memref, int64_t columns, int64_t count, int64_t from) {

@@ -30,3 +30,23 @@ std::unique_ptr<Target> mpt::target::createTarget(llvm::StringRef name) {
       return std::move(target);
   return nullptr;
 }
+
+std::unique_ptr<Target> mpt::target::createTarget(llvm::StringRef name, llvm::ArrayRef<std::string> flags,
+                                                  llvm::function_ref<mlir::InFlightDiagnostic()> emitError) {
+  std::unique_ptr<Target> made = createTarget(name);
+  if (!made) {
+    emitError() << "expected the name of a target, got '" << name << "'";
+    return nullptr;
+  }
+  for (llvm::StringRef word : flags) {
+    auto [flag, value] = word.split('=');
+    auto isIt = [flag = flag](const TargetFlag &known) { return known.name == flag; };
+    std::optional<std::string> expected =
+        llvm::any_of(made->flags(), isIt) ? made->set(flag, value) : "a flag of target " + made->name().str();
+    if (expected) {
+      emitError() << "expected " << *expected << ", got '" << word << "'";
+      return nullptr;
+    }
+  }
+  return made;
+}

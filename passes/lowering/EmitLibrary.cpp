@@ -29,7 +29,8 @@ struct EmitLibrary : mpt::impl::EmitLibraryBase<EmitLibrary> {
   using EmitLibraryBase::EmitLibraryBase;
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    std::unique_ptr<mpt::target::Target> emitter = configuredTarget();
+    std::unique_ptr<mpt::target::Target> emitter =
+        mpt::target::createTarget(target, flags, [&] { return module.emitError(); });
     if (!emitter)
       return signalPassFailure();
     mpt::target::LibraryOptions options;
@@ -52,27 +53,6 @@ struct EmitLibrary : mpt::impl::EmitLibraryBase<EmitLibrary> {
     if (failed(emitter->emit(module, options)))
       return signalPassFailure();
     markAllAnalysesPreserved();
-  }
-
-private:
-  /// The target with its flags; null after an error.
-  std::unique_ptr<mpt::target::Target> configuredTarget() {
-    std::unique_ptr<mpt::target::Target> made = mpt::target::createTarget(target);
-    if (!made) {
-      getOperation().emitError() << "expected the name of a target, got '" << target << "'";
-      return nullptr;
-    }
-    for (StringRef word : flags) {
-      auto [name, value] = word.split('=');
-      auto isIt = [name = name](const mpt::target::TargetFlag &flag) { return flag.name == name; };
-      std::optional<std::string> expected =
-          llvm::any_of(made->flags(), isIt) ? made->set(name, value) : "a flag of target " + made->name().str();
-      if (expected) {
-        getOperation().emitError() << "expected " << *expected << ", got '" << word << "'";
-        return nullptr;
-      }
-    }
-    return made;
   }
 };
 

@@ -25,7 +25,7 @@ def EmitLibrary : Pass<"lowering-emit-library", "::mlir::ModuleOp"> {
 def EmitPtx : Pass<"lowering-emit-ptx", "::mlir::ModuleOp"> {
   let summary = "writes the module's GPU kernels as PTX; the module stays as it is";
   let description = [{
-    Takes the functions with a grid, which --memory-bufferize=kernels=gpu makes, and the tables they read.
+    Takes the functions with a grid, which --memory-bufferize=target=cuda makes, and the tables they read.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect", "::mlir::cf::ControlFlowDialect",
     "::mlir::affine::AffineDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",

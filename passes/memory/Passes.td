@@ -26,17 +26,15 @@ def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
     other is asked for its form (`Bufferizable`): views become strides, library calls ops of dialect `rt`, fusions launches of
     kernels, one kernel for each distinct fusion. Layouts are those of --library-choose-layouts, and places those of
     --memory-assign-destinations; without these passes, buffers are row-major and results are copied. A GPU kernel may be several
-    launches: functions @kernelN, @kernelN_1, ... of the same arguments, in order.
+    launches: functions @kernelN, @kernelN_1, ... of the same arguments, in order. How a kernel is made and what calls want of
+    buffers, the target says.
   }];
   let dependentDialects = ["::mpt::library::LibraryDialect", "::mpt::rt::RTDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
     "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
     "::mlir::gpu::GPUDialect"];
   let options = [
-    Option<"kernels", "kernels", "std::string", "\"cpu\"",
-           "cpu; gpu; or gpu-on-cpu, which runs the GPU's schedules in loops on this processor (for tests)">,
-    Option<"nativeBf16", "native-bf16", "bool", "false", "the processor multiplies BF16: convolutions need no workspace">,
-    Option<"nativeFloat8", "native-float8", "bool", "false", "gpu: the device multiplies 8-bit floats itself">,
-    Option<"vectorBits", "vector-bits", "unsigned", "0", "width of the vectors in kernels; this machine's if 0">
+    Option<"target", "target", "std::string", "", "target, as --target names it; the default one if empty">,
+    ListOption<"flags", "flags", "std::string", "the target's flags, as in --mcpu=x86-64">
   ];
 }
 

@@ -75,6 +75,12 @@ def interpret(module, case, folder, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
+def run_tool(name, *arguments):
+    result = subprocess.run([tool().with_name(name), *arguments], capture_output=True, text=True)
+    if result.returncode:
+        raise RuntimeError(result.stderr)
+
+
 class Oracle:
     """The interpreter in FP64."""
 
@@ -101,9 +107,7 @@ class Cpu:
 
     @staticmethod
     def mpt_opt(*arguments):
-        result = subprocess.run([tool().parent / "mpt-opt", *arguments, "--quiet"], capture_output=True, text=True)
-        if result.returncode:
-            raise RuntimeError(result.stderr)
+        run_tool("mpt-opt", *arguments, "--quiet")
 
     def run(self, case, inputs):
         outputs = self.trainer.run(case.function, inputs)
@@ -113,26 +117,20 @@ class Cpu:
 class GpuSchedules(Cpu):
     """A library whose kernels are those of a GPU, run in loops over blocks and threads; library calls are the processor's.
 
-    Every kernel's PTX is assembled for the architectures of --assemble too, where ptxas is found; one that spills fails.
+    PTX of the kernels that target cuda makes is assembled for the architectures of --assemble too, where ptxas is found; one that
+    spills fails.
     """
 
     def __init__(self, module, folder, options):
         import mpt
-        fused, planned = f"{folder}/fused.mlir", f"{folder}/planned.mlir"
-        self.mpt_opt(module, "--from=fusion", "--to=fusion", "--target=cuda", "-o", fused)
-        for arch in filter(None, options.assemble.split(",") if ASSEMBLER else []):
-            self.passes(fused, *LIBRARY, "--memory-bufferize=kernels=gpu", f"--lowering-emit-ptx=arch={arch} file={folder}/{arch}.ptx",
-                        "-o", os.devnull)
+        architectures = [arch for arch in options.assemble.split(",") if arch and ASSEMBLER]
+        if architectures:
+            self.mpt_opt(module, "--from=fusion", "--to=memory", "--target=cuda", "-o", f"{folder}/planned.mlir")
+        for arch in architectures:
+            run_tool("mpt-opt", f"{folder}/planned.mlir", f"--lowering-emit-ptx=arch={arch} file={folder}/{arch}.ptx", "-o", os.devnull)
             assemble(f"{folder}/{arch}.ptx", arch)
-        self.passes(fused, *LIBRARY, "--memory-bufferize=kernels=gpu-on-cpu", "--memory-plan", "--memory-verify-plan", "-o", planned)
-        self.mpt_opt(planned, "--from=target", f"--mcpu={options.mcpu}", "--emit=library", "-o", f"{folder}/library")
+        run_tool("mpt-opt-toy", module, "--from=fusion", "--target=gpu-on-cpu", "--emit=library", "-o", f"{folder}/library", "--quiet")
         self.folder, self.trainer = folder, mpt.Trainer(f"{folder}/library")
-
-    @staticmethod
-    def passes(*arguments):
-        result = subprocess.run([tool().parent / "mpt-opt", *arguments], capture_output=True, text=True)
-        if result.returncode:
-            raise RuntimeError(result.stderr)
 
 
 class Cuda(Cpu):
@@ -155,8 +153,6 @@ class Cuda(Cpu):
             raise RuntimeError(violations)
 
 
-LIBRARY = ("--library-schedule-updates", "--library-convert-gemms", "--library-fold-scales=result-scales", "--library-fold-epilogues",
-           "--library-choose-layouts", "--memory-assign-destinations")
 ASSEMBLER = ptxas()
 assembled = collections.Counter()  # kernels, by architecture
 

@@ -1,6 +1,6 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=kernels=gpu | FileCheck %s
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=kernels=gpu --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s --check-prefix=PTX
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=kernels=gpu --debug-only=memory-bufferize 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s --check-prefix=PTX
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --debug-only=memory-bufferize 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 // WHY: memory-bufferize: {{.*}}: not linked-scatter: expected one scattering op
 // WHY: memory-bufferize: {{.*}}: not transpose: expected no reduction
 

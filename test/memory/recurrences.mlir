@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --memory-bufferize=kernels=gpu --memory-plan --memory-verify-plan | FileCheck %s
-// RUN: mpt-opt %s --memory-bufferize=kernels=gpu --memory-verify-alignment=smallest=1 -o /dev/null
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --memory-verify-alignment=smallest=1 -o /dev/null
 // RUN: mpt-opt %s --memory-bufferize | FileCheck %s --check-prefix=CPU
 
 // On a device a recurrence is a loop over its steps: one GEMM and one kernel, whatever their number. The kernel reads the

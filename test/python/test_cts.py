@@ -25,8 +25,8 @@ def test_conformance(target):
 
 def test_every_gpu_kernel_assembles():
     """The conformance test for gpu-on-cpu: schedules compute what the interpreter does, and ptxas takes every kernel without a spill."""
-    if not (tool().parent / "mpt-opt").exists():
-        pytest.skip("build mpt-opt first")
+    if not tool().with_name("mpt-opt-toy").exists():
+        pytest.skip("build mpt-opt-toy first")
     result = subprocess.run([sys.executable, SUITE, "--target=gpu-on-cpu"], capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     if not ptxas():

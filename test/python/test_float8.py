@@ -71,13 +71,13 @@ def function(name: str, arguments: dict, lines: list, results: dict) -> str:
             + ", ".join(f"%{key}" for key in results) + " : " + ", ".join(results.values()) + "\n}\n")
 
 
-def emit(text: str, folder: pathlib.Path, bits: int = 0) -> pathlib.Path:
+def emit(text: str, folder: pathlib.Path, processor: str = "native") -> pathlib.Path:
     folder.mkdir(exist_ok=True)
     (folder / "module.mlir").write_text(text)
     out = folder / "library"
     library = f"--lowering-emit-library=out={out} runtime={BUILD / 'lib' / 'libmpt_rt.so'}"
     subprocess.run([BUILD / "bin" / "mpt-opt", folder / "module.mlir", "--fusion-lower-train", "--fusion-decompose", "--fusion-form",
-                    "--library-choose-layouts", "--memory-assign-destinations", f"--memory-bufferize=vector-bits={bits}", "--memory-plan",
+                    "--library-choose-layouts", "--memory-assign-destinations", f"--memory-bufferize=flags=--mcpu={processor}", "--memory-plan",
                     "--memory-verify-plan", library, "-o", os.devnull], check=True)
     return out
 
@@ -92,7 +92,7 @@ def assert_same(actual, expected):
 KEY = np.array([0x1234567890, 77], np.int64)
 
 
-@pytest.fixture(scope="module", params=[0, 128], ids=["this machine's vectors", "without F16C"])
+@pytest.fixture(scope="module", params=["native", "x86-64-v2"], ids=["this machine's vectors", "without F16C"])
 def casts(request, tmp_path_factory):
     x, folder = values(), tmp_path_factory.mktemp("casts")
     library = emit(module(len(x)), folder, request.param)

@@ -24,8 +24,6 @@ from random_states import Step  # noqa: E402
 for kind in (np.uint8, np.uint16, np.uint32, np.uint64, np.int16):
     name = f"{np.dtype(kind).kind.upper()}{8 * np.dtype(kind).itemsize}"
     NAME_OF[np.dtype(kind).name], TYPE_OF[name] = name, np.dtype(kind)
-LIBRARY = ("--library-schedule-updates", "--library-convert-gemms", "--library-fold-scales=result-scales", "--library-fold-epilogues",
-           "--library-choose-layouts", "--memory-assign-destinations")
 WORKER = """
 import pathlib, sys
 sys.path[:0] = [{here!r}, {python!r}]
@@ -48,13 +46,8 @@ def command(*arguments):
 
 
 def emit(folder, module, target):
-    opt, library = tool().parent / "mpt-opt", folder / "library"
-    if target == "cpu":
-        return command(opt, module, "--from=fusion", "--emit=library", "-o", library, "--quiet")
-    return (command(opt, module, "--from=fusion", "--to=fusion", "--target=cuda", "-o", folder / "fused.mlir", "--quiet")
-            or command(opt, folder / "fused.mlir", *LIBRARY, "--memory-bufferize=kernels=gpu-on-cpu", "--memory-plan",
-                       "--memory-verify-plan", "-o", folder / "planned.mlir")
-            or command(opt, folder / "planned.mlir", "--from=target", "--emit=library", "-o", library, "--quiet"))
+    opt = tool().with_name("mpt-opt" if target == "cpu" else "mpt-opt-toy")
+    return command(opt, module, "--from=fusion", f"--target={target}", "--emit=library", "-o", folder / "library", "--quiet")
 
 
 def differs(function, name, got, want):

@@ -17,12 +17,12 @@ class KernelTable;
 class BufferizationState {
 public:
   BufferizationState(mlir::func::FuncOp source, mlir::func::FuncOp target, KernelTable &kernels,
-                     const BufferizeOptions &options);
+                     const BufferizationPolicy &policy);
 
   mlir::func::FuncOp source, target;
   mlir::OpBuilder builder; ///< at the end of the target
   KernelTable &kernels;
-  const BufferizeOptions &options;
+  const BufferizationPolicy &policy;
 
   // ---- buffers of tensors
 

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include <functional>
+#include <limits>
 
 namespace mpt::memory {
 
@@ -24,37 +25,33 @@ using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
     mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
     llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, llvm::ArrayRef<int64_t> alignments)>;
 
-/// What a target's libraries and kernels want; the defaults are a processor's.
-struct BufferizeOptions {
+/// What a target decides of buffers and of what its calls read and write. The defaults are a processor's.
+struct BufferizationPolicy {
   /// Largest alignment in bytes that kernels care about; those that differ in less are not told apart.
   int64_t alignment = 1;
-  /// The processor multiplies BF16 itself, so that convolutions in it need no workspace.
-  bool nativeBf16 = false;
-  /// Convolutions get the workspace that they need from the plan; else they bring their own.
-  bool plansWorkspace = true;
-  /// Filters of convolutions lie channels-last as their data do; else row-major.
-  bool channelsLastFilters = false;
-  /// Of 8-bit operands the library takes those of GEMMs that it multiplies as such (nativeFloat8), depth innermost. The
-  /// others have been widened before (--fusion-widen-operands).
-  bool restrictsFloat8 = false;
-  bool nativeFloat8 = false;
-  /// GEMMs multiply the transposes where the columns of their result lie one after the other.
-  bool transposesGemms = false;
-  /// GEMMs multiply matrices whose rows begin at multiples of `alignment` so much faster that copies of others pay.
-  bool alignsOperands = false;
-  /// The runtime computes all steps of a recurrence in a call; else they are a loop of GEMMs and kernels.
-  bool wholeRecurrences = true;
-  /// One kernel updates several states, as flat memory.
-  bool flatUpdates = false;
 
-  /// The wishes of a GPU's libraries and kernels.
-  static BufferizeOptions ofGpu() {
-    BufferizeOptions options;
-    options.plansWorkspace = false;
-    options.channelsLastFilters = options.restrictsFloat8 = options.transposesGemms = options.flatUpdates = true;
-    options.alignsOperands = true;
-    return options;
-  }
+  /// How filters of convolutions lie.
+  enum class Filters { RowMajor, ChannelsLast /**< as their data do */ } filters = Filters::RowMajor;
+  /// Whose memory convolutions work in: the plan's, unless a processor that multiplies BF16 itself needs none, or the
+  /// library's.
+  enum class Workspace { Plan, PlanButBf16, Library } workspace = Workspace::Plan;
+
+  /// Which 8-bit operands calls take; the others have been widened before (--fusion-widen-operands).
+  enum class Float8 {
+    Every,
+    Gemms /**< those that GEMMs multiply as such, depth innermost */,
+    None
+  } float8 = Float8::Every;
+  /// GEMMs write rows one after the other, or columns as well, by multiplying the transposes.
+  enum class GemmResults { Rows, RowsOrColumns } gemmResults = GemmResults::Rows;
+  /// From so many rows of the other operand on, and from so many bytes, a GEMM multiplies matrices whose rows begin at
+  /// multiples of `alignment` so much faster that copies of others pay.
+  int64_t rowsWorthAligning = std::numeric_limits<int64_t>::max(), bytesWorthAligning = 0;
+
+  /// Recurrences are one call of the runtime, or a loop of GEMMs and kernels.
+  enum class Recurrences { Call, Loop } recurrences = Recurrences::Call;
+  /// A kernel that treats many tensors alike takes them in their shapes, or as flat memory.
+  enum class Bundles { Shaped, Flat } bundles = Bundles::Shaped;
 };
 
 /// Attaches the forms on buffers of all ops that have one to the dialects that `registry` loads.
@@ -62,7 +59,7 @@ void registerMemoryModels(mlir::DialectRegistry &registry);
 
 /// Rewrites every public function of `module`, one op after the other by `Bufferizable`. Reports ops without that
 /// interface at their location.
-llvm::LogicalResult bufferize(mlir::ModuleOp module, const KernelEmitter &emitter, const BufferizeOptions &options);
+llvm::LogicalResult bufferize(mlir::ModuleOp module, const KernelEmitter &emitter, const BufferizationPolicy &policy);
 
 /// True when argument `output` of a kernel may be the very buffer that argument `input` reads: they have one type
 /// and the kernel's generator says so (`mpt.in_place`).

@@ -6,6 +6,7 @@
 
 #include "mpt-c/types.h"
 #include "mpt/Fusion/KernelCapabilities.h"
+#include "mpt/Memory/Bufferize.h"
 #include "mpt/Target/Library.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -16,47 +17,25 @@
 
 namespace mpt::target {
 
-/// A tensor operand of a contraction: an op's family, and the number of the operand.
-enum class Contraction { MatMul, Conv };
-struct NativeType {
-  Contraction op;
-  unsigned operand;
-  mpt_dtype type;
-};
-
-/// How a fusion becomes code.
-enum class KernelModel {
-  VectorLoops, ///< loops over vectors, shared out among the host's threads by ranges of the outermost dimension
-  ThreadGrid ///< grids of thread blocks on a device, which share sums out themselves and pay for every pass over memory
-};
-
 /// Calls that the target's runtime library offers beside a plain contraction.
 struct LibraryCalls {
   bool attention = false;    ///< attention and its gradient, without scores in memory
   bool chainedGemms = false; ///< GEMMs that compute activations, their gradients and bias gradients on the way
-  bool recurrences = false;  ///< all steps of a recurrent layer, and their gradients
   bool channelSums = false;  ///< convolutions that leave sums by channel for batch norms and their gradients
   bool alphaScales = false;  ///< GEMMs that multiply sums by a constant before rounding
   bool resultScales = false; ///< GEMMs that multiply FP32 sums by an FP32 scalar in memory before they are rounded
   bool biasThroughReshape = false; ///< a GEMM's bias, also where the result is reshaped before the bias is added
   llvm::SmallVector<mpt_dtype> roundedOperands; ///< types that GEMMs round FP32 operands to while they pack
-  bool everyOperandType =
-      true; ///< contractions take all float types; else 8-bit operands that are not native widen first
+  bool everyOperandType = true;                 ///< contractions take all float types; else 8-bit operands widen first,
+  bool float8Gemms = false;                     ///< but for those of GEMMs, which are multiplied as they are
 };
 
-/// What passes are told of a target. Fusion and memory take these as options of their passes.
+/// What passes are told of a target, as options.
 struct Capabilities {
-  KernelModel kernels = KernelModel::VectorLoops;
-  KernelCapabilities fusion; ///< what such kernels can do, and so what may share one
-  unsigned vectorBits = 128; ///< of the vectors in VectorLoops
+  KernelCapabilities fusion;     ///< what its kernels can do, and so what may share one
+  bool orderedSums = true;       ///< a sum's order depends on nothing but the tensors, in kernels and calls
+  bool wholeRecurrences = false; ///< phase memory takes recurrences as they are (BufferizationPolicy::recurrences)
   LibraryCalls calls;
-  llvm::SmallVector<NativeType> native; ///< 16-bit and 8-bit operands that are multiplied as they are
-
-  bool isNative(Contraction op, unsigned operand, mpt_dtype type) const {
-    return llvm::any_of(native, [&](const NativeType &entry) {
-      return entry.op == op && entry.operand == operand && entry.type == type;
-    });
-  }
 };
 
 /// A command-line option of a target: `--name=VALUE`, or `--name` where `value` is empty.
@@ -79,6 +58,10 @@ public:
   virtual std::optional<std::string> set(llvm::StringRef flag, llvm::StringRef value);
 
   virtual Capabilities capabilities() const = 0;
+  /// What it decides of buffers in phase memory, as a processor does by default.
+  virtual memory::BufferizationPolicy bufferization() const { return {}; }
+  /// Makes its kernels (mpt/Target/Kernels.h). With `exactSums`, sums in FP32 are exact up to the last rounding.
+  virtual memory::KernelEmitter kernels(bool exactSums) const = 0;
   /// Adds passes of the target's own at the end of a phase (passes/Pipelines.h).
   virtual void addPasses(llvm::StringRef phase, mlir::OpPassManager &passes) const;
   /// Dialects and translations that its passes and emit() need in a context.
@@ -96,6 +79,9 @@ void registerTarget(TargetFactory factory);
 llvm::SmallVector<std::unique_ptr<Target>> allTargets();
 /// The target of a name (the default one if empty); null when there is none.
 std::unique_ptr<Target> createTarget(llvm::StringRef name);
+/// As above, with flags such as --mcpu=haswell; null after an error that `emitError` reports.
+std::unique_ptr<Target> createTarget(llvm::StringRef name, llvm::ArrayRef<std::string> flags,
+                                     llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
 
 } // namespace mpt::target
 

@@ -18,6 +18,10 @@ bool mpt::cpu::hasFeature(StringRef cpu, StringRef feature) {
   return machine->target->getMCSubtargetInfo()->checkFeatures(("+" + feature).str());
 }
 
-unsigned mpt::cpu::vectorBits(StringRef cpu) {
-  return hasFeature(cpu, "avx512f") ? 512 : hasFeature(cpu, "avx2") ? 256 : 128;
+KernelTarget mpt::cpu::kernelTarget(StringRef cpu) {
+  KernelTarget target;
+  target.vectorBits = hasFeature(cpu, "avx512f") ? 512 : hasFeature(cpu, "avx2") ? 256 : 128;
+  target.fma = hasFeature(cpu, "fma");
+  target.halves = hasFeature(cpu, "f16c");
+  return target;
 }

@@ -3,6 +3,8 @@
 #ifndef MPT_TARGET_CPU_PROCESSOR_H
 #define MPT_TARGET_CPU_PROCESSOR_H
 
+#include "mpt/Lowering/Emission/KernelTarget.h"
+
 #include "llvm/ADT/StringRef.h"
 
 namespace mpt::cpu {
@@ -10,8 +12,8 @@ namespace mpt::cpu {
 /// Whether `cpu` ("native" for this machine) has an LLVM feature such as "avx512bf16". False for unknown processors.
 bool hasFeature(llvm::StringRef cpu, llvm::StringRef feature);
 
-/// Width in bits of the vectors that kernels for `cpu` should use: 512, 256 or 128.
-unsigned vectorBits(llvm::StringRef cpu);
+/// What kernels for `cpu` may assume.
+KernelTarget kernelTarget(llvm::StringRef cpu);
 
 } // namespace mpt::cpu
 

@@ -3,6 +3,8 @@
 #include "../HostLibrary.h"
 #include "Processor.h"
 
+#include "mpt/Target/Kernels.h"
+
 using namespace mlir;
 using namespace mpt;
 using namespace mpt::target;
@@ -25,16 +27,25 @@ public:
 
   Capabilities capabilities() const override {
     Capabilities result;
-    result.vectorBits = cpu::vectorBits(mcpu);
     result.calls.resultScales = true;
-    result.calls.recurrences = true;
+    result.wholeRecurrences = true;
     // BF16 operands that are multiplied as they are have to be in memory.
     result.calls.roundedOperands = {MPT_FLOAT16};
-    if (!cpu::hasFeature(mcpu, "avx512bf16"))
+    if (!multipliesBf16())
       result.calls.roundedOperands.push_back(MPT_BFLOAT16);
-    else
-      result.native = {{Contraction::Conv, 0, MPT_BFLOAT16}, {Contraction::Conv, 1, MPT_BFLOAT16}};
     return result;
+  }
+
+  memory::BufferizationPolicy bufferization() const override {
+    memory::BufferizationPolicy policy;
+    if (multipliesBf16())
+      policy.workspace = memory::BufferizationPolicy::Workspace::PlanButBf16;
+    return policy;
+  }
+  memory::KernelEmitter kernels(bool exactSums) const override {
+    KernelTarget processor = cpu::kernelTarget(mcpu);
+    processor.exactSums = exactSums;
+    return vectorLoops(processor);
   }
 
   void registerDialects(DialectRegistry &registry) const override { registerHostDialects(registry); }
@@ -44,6 +55,8 @@ public:
   }
 
 private:
+  bool multipliesBf16() const { return cpu::hasFeature(mcpu, "avx512bf16"); }
+
   std::string mcpu = "native"; ///< as LLVM's -mcpu names it
 };
 

@@ -3,6 +3,7 @@
 #include "Emit.h"
 #include "KernelMaker.h"
 
+#include "mpt/Target/Kernels.h"
 #include "mpt/Target/Ptx.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -43,19 +44,33 @@ public:
 
   Capabilities capabilities() const override {
     Capabilities result;
-    result.kernels = KernelModel::ThreadGrid;
     result.fusion = KernelCapabilities::ofThreadGrids();
     result.calls.attention = fusesAttention;
-    result.calls.chainedGemms = result.calls.channelSums = result.calls.recurrences = true;
+    result.calls.chainedGemms = result.calls.channelSums = result.wholeRecurrences = true;
     result.calls.alphaScales = result.calls.biasThroughReshape = true;
-    result.calls.everyOperandType = false;
-    auto multipliesFloat8 = [](StringRef arch) { return arch == "host" || cuda::numberOfArch(arch) >= 89; };
-    if (llvm::all_of(options.archs, multipliesFloat8))
-      for (unsigned operand : {0u, 1u})
-        for (mpt_dtype type : {MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2})
-          result.native.push_back({Contraction::MatMul, operand, type});
+    result.calls.everyOperandType = result.orderedSums = false;
+    result.calls.float8Gemms = multipliesFloat8();
     return result;
   }
+
+  memory::BufferizationPolicy bufferization() const override {
+    using Policy = memory::BufferizationPolicy;
+    Policy policy;
+    policy.alignment = GpuTarget().accessBytes;
+    policy.filters = Policy::Filters::ChannelsLast;
+    policy.workspace = Policy::Workspace::Library;
+    policy.float8 = multipliesFloat8() ? Policy::Float8::Gemms : Policy::Float8::None;
+    policy.gemmResults = Policy::GemmResults::RowsOrColumns;
+    // An estimate. To read and write an element of 16 bits takes as long as its products with 400 rows (an H200's 200
+    // operations a byte), and a product that loads two bytes at a time takes twice as long at least.
+    policy.rowsWorthAligning = 512;
+    // Smaller operands stay in caches, and a launch takes longer than what it would save.
+    policy.bytesWorthAligning = 64 << 10;
+    policy.recurrences = Policy::Recurrences::Loop;
+    policy.bundles = Policy::Bundles::Flat;
+    return policy;
+  }
+  memory::KernelEmitter kernels(bool) const override { return threadGrids(); }
 
   void registerDialects(DialectRegistry &registry) const override { cuda::registerPtxDialects(registry); }
 
@@ -64,6 +79,10 @@ public:
   }
 
 private:
+  /// Every device that there is code for does.
+  bool multipliesFloat8() const {
+    return llvm::all_of(options.archs, [](StringRef arch) { return arch == "host" || cuda::numberOfArch(arch) >= 89; });
+  }
   std::optional<std::string> setArchs(StringRef value) {
     options.archs.clear();
     for (StringRef arch : llvm::split(value, ',')) {

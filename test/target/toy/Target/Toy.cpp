@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiler's half of a small target: any processor of the host's family, FP32 arithmetic alone, one thread.
 #include "Target/HostLibrary.h"
+#include "mpt/Target/Kernels.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
@@ -42,10 +43,9 @@ public:
       return "128 or 256";
     return std::nullopt;
   }
-  Capabilities capabilities() const override {
-    Capabilities result;
-    result.vectorBits = vectorBits;
-    return result;
+  Capabilities capabilities() const override { return {}; }
+  mpt::memory::KernelEmitter kernels(bool exactSums) const override {
+    return vectorLoops({.vectorBits = vectorBits, .fma = false, .halves = false, .exactSums = exactSums});
   }
   void registerDialects(DialectRegistry &registry) const override { registerHostDialects(registry); }
   void addPasses(StringRef phase, OpPassManager &passes) const override {
