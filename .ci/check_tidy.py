@@ -107,7 +107,7 @@ def tidy(path, entry):
 
 def main():
     if not shutil.which(TOOL):
-        sys.exit(f"check_tidy: {TOOL} is missing: run scripts/setup.sh")
+        sys.exit(f"check_tidy: {TOOL} is missing: run scripts/setup.sh --tests")
     database, known = commands(), {}
     wanted = set(database) if "--all" in sys.argv else sources_of(changed_files(), database, known)
     version = subprocess.run([TOOL, "--version"], capture_output=True, text=True).stdout

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing for building and testing mpt on Debian 12: system packages, the Python environment .venv
-# and the ONNX C++ library. Safe to run again; takes about a second when nothing is missing.
+# Installs what is missing for building mpt on Debian 12: system packages, the Python environment .venv and the ONNX C++
+# library. Safe to run again; takes about a second when nothing is missing.
+# With --tests also the needs of tests: PyTorch and ONNX Runtime to compare with, MPI, formatters and assemblers.
 # With --libraries also what tests can do without: a Fortran compiler, and NVIDIA's libraries that tests ask without a GPU (870 MB to
 # download, 1.2 GB on disk): cuDNN 9.19, cuBLASLt and the compiler that cuDNN opens, with their headers. --libraries=all adds
 # cuDNN 9.28 and NCCL (820 MB, 1.2 GB).
@@ -9,12 +10,15 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 exec </dev/null
 
+tests=no
 libraries=none
 for word; do
+  tests=yes
   case "$word" in
+  --tests) ;;
   --libraries) libraries=usual ;;
   --libraries=all) libraries=all ;;
-  *) die "expected --libraries, --libraries=all or nothing, got '$word'" ;;
+  *) die "expected --tests, --libraries, --libraries=all or nothing, got '$word'" ;;
   esac
 done
 
@@ -22,17 +26,17 @@ ONNX_VERSION=1.23.2
 ONNX_SHA256=008cb0467b2bbee41448acc7da8b6f4e704624cb0d327a2d5adafc7ce19bc5b8
 ONNX_PREFIX="$MPT_DEPS_DIR/onnx-$ONNX_VERSION"
 SYSTEM_PACKAGES=(
-  clang-22 clang-format-22 clang-tidy-22 lld-22 libclang-rt-22-dev llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
-  libprotobuf-dev protobuf-compiler libflatbuffers-dev libgomp1 libsimde-dev zlib1g-dev ccache git python3 python3-venv ca-certificates
+  clang-22 lld-22 llvm-22-dev libmlir-22-dev mlir-22-tools
+  libprotobuf-dev protobuf-compiler libflatbuffers-dev libgomp1 libsimde-dev zlib1g-dev ccache python3 python3-venv ca-certificates
 )
-# Only tests need these: both implementations of MPI, and network namespaces.
-SYSTEM_PACKAGES+=(openmpi-bin mpich iproute2)
+# Only tests need these: sanitizers, tools of the checks, both implementations of MPI, and network namespaces.
+[ $tests = no ] ||
+  SYSTEM_PACKAGES+=(clang-format-22 clang-tidy-22 libclang-rt-22-dev llvm-22-tools git openmpi-bin mpich iproute2)
 PYTHON_PACKAGES=(
-  "cmake>=3.26" ninja lit numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes tqdm pytest pytest-xdist setuptools wheel
-  "onednn-devel-cpu-gomp==2023.2.0"
+  "cmake>=3.26" ninja numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes tqdm setuptools wheel "onednn-devel-cpu-gomp==2023.2.0"
 )
-# Only tests need these: references to compare with, exporters, and NVIDIA's assembler and disassemblers.
-TEST_PACKAGES=("torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)
+# Only tests need these: runners, references to compare with, exporters, and NVIDIA's assembler and disassemblers.
+TEST_PACKAGES=(lit pytest pytest-xdist "torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)
 
 # Only tests need these, and they never install into .venv, where PyTorch may have versions of its own: a folder each.
 NVIDIA_PACKAGES=(
@@ -78,8 +82,9 @@ install_system_packages() {
 }
 
 # ---- Python environment ---------------------------------------------------------------------------------------------
+# fingerprint PACKAGE...: stands for an installation; .venv/.mpt-setup and .venv/.mpt-tests keep those that were made.
 fingerprint() {
-  printf '%s\n' "$MPT_ROOT" "${PYTHON_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+  printf '%s\n' "$MPT_ROOT" "$@"
   cat "$MPT_ROOT/python/pyproject.toml" 2>/dev/null || true
 }
 
@@ -92,11 +97,23 @@ usable_python() {
   return 1
 }
 
+# pip_install MARK PACKAGE...: installs packages unless the mark says that they are.
+pip_install() {
+  local mark="$MPT_ROOT/.venv/$1"
+  shift
+  [ "$(fingerprint "$@")" != "$(cat "$mark" 2>/dev/null)" ] || return 0
+  say "installing Python packages: $*"
+  "$MPT_ROOT/.venv/bin/python" -m pip install -q --disable-pip-version-check "$@" || die "pip could not install: $*"
+  [ ! -e "$MPT_ROOT/python/pyproject.toml" ] ||
+    "$MPT_ROOT/.venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e "$MPT_ROOT/python" ||
+    die "pip could not install the mpt package from python/"
+  fingerprint "$@" >"$mark"
+}
+
 install_python_packages() {
   local venv="$MPT_ROOT/.venv" python
   # A link to another checkout's environment is that checkout's business.
   if [ -L "$venv" ] && [ -x "$venv/bin/python" ]; then return 0; fi
-  [ -x "$venv/bin/python" ] && [ "$(fingerprint)" = "$(cat "$venv/.mpt-setup" 2>/dev/null)" ] && return 0
   if ! { [ -x "$venv/bin/python" ] && head -1 "$venv/.mpt-setup" 2>/dev/null | grep -qxF "$MPT_ROOT"; }; then
     python="$(usable_python)" || die "no Python 3.10 or newer with the venv module; set PYTHON to one"
     say "making the Python environment .venv"
@@ -104,16 +121,8 @@ install_python_packages() {
     "$python" -m venv "$venv" || die "could not make $venv"
     printf '%s\n' "$MPT_ROOT" >"$venv/.mpt-setup"
   fi
-  say "installing Python packages (some minutes: tests compare with PyTorch and ONNX Runtime)"
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check "${PYTHON_PACKAGES[@]}" ||
-    die "pip could not install: ${PYTHON_PACKAGES[*]}"
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check "${TEST_PACKAGES[@]}" ||
-    die "pip could not install what tests compare with: ${TEST_PACKAGES[*]}"
-  if [ -e "$MPT_ROOT/python/pyproject.toml" ]; then
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e "$MPT_ROOT/python" ||
-      die "pip could not install the mpt package from python/"
-  fi
-  fingerprint >"$venv/.mpt-setup"
+  pip_install .mpt-setup "${PYTHON_PACKAGES[@]}"
+  [ $tests = no ] || pip_install .mpt-tests "${TEST_PACKAGES[@]}"
 }
 
 # ---- ONNX C++ library -----------------------------------------------------------------------------------------------

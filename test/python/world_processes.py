@@ -83,6 +83,6 @@ MPIRUN = {"openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"
 def run_mpi(kind: str, size: int, *arguments: str, options=(), timeout: float = 180, environment=None):
     """The finished mpirun; all that the ranks wrote is in one output."""
     if not shutil.which(MPIRUN[kind][0]):
-        pytest.skip(f"{kind} is not installed (scripts/setup.sh)")
+        pytest.skip(f"{kind} is not installed (scripts/setup.sh --tests)")
     return subprocess.run([*MPIRUN[kind], *options, "-n", str(size), *arguments], capture_output=True, text=True, timeout=timeout,
                           env=environment or clean_environment())
