@@ -98,6 +98,21 @@ def train_gpt(library: str, steps: int, batch: int, context: int, threads: int, 
     return f"{statistics.mean(losses):.4f} nats", times, trainer
 
 
+def why_slower(rows: list[list[str]], processor: str) -> list[str]:
+    """A line for each policy whose step took longer than its model's in fp32; `processor` is the text of /proc/cpuinfo."""
+    lines = []
+    wide = {row[0]: float(row[3]) for row in rows if row[1] == "fp32"}
+    for model, policy, _, step, peak, *_ in rows:
+        times = float(step) / wide.get(model, float("inf"))
+        if times > 1:
+            narrow = "bf16" in policy and "avx512_bf16" in processor
+            why = (f"at {peak} MB conversions cost more than narrow products save" if narrow else
+                   "this processor's products are FP32's, so that each widens its operands first; at "
+                   f"{peak} MB there is little memory traffic to save for it")
+            lines.append(f"{model}: {policy} takes {times:.2f} times as long as fp32: {why}.")
+    return lines
+
+
 def megabytes(value: int) -> str:
     return f"{value / 1e6:.2f}"
 
@@ -134,6 +149,8 @@ def main() -> int:
     widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
     for row in [head, ["-" * w for w in widths]] + rows:
         print(" | ".join(cell.ljust(w) for cell, w in zip(row, widths)))
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    print("\n".join(why_slower(rows, cpuinfo.read_text() if cpuinfo.exists() else "")))
     return 0
 
 
