@@ -190,14 +190,14 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   if (target.calls.attention && joins) {
     // Before it: it looks for one form alone.
     passes.addPass(createSplitHeads());
-    passes.addPass(createFormAttention());
+    passes.addPass(createFormAttention({target.calls.attentionDepth, target.calls.attentionUnit}));
     // Behind it: whatever scales and masks scores, the keys are operands of one call now.
     passes.addPass(createGroupQueries());
   }
   // A decision of stage library that has to be taken here: GELU is whole only before composites are decomposed, and
   // what GEMMs compute on the way is nothing for kernels.
   if (target.calls.chainedGemms && joins && !options.rematerializeBytes)
-    passes.addPass(createChainGemms());
+    passes.addPass(createChainGemms({target.calls.chainedColumns}));
   const KernelCapabilities &kernels = target.fusion;
   DecomposeOptions decompose;
   decompose.sharedSums = kernels.sharedSums;
@@ -248,15 +248,16 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   epilogues.biasThroughReshape = target.calls.biasThroughReshape;
   passes.addPass(createFoldEpilogues(epilogues));
   if (target.calls.channelSums) {
-    passes.addPass(createFuseStatistics());
-    passes.addPass(createFuseGradientSums());
+    passes.addPass(createFuseStatistics({target.calls.summedChannels}));
+    passes.addPass(createFuseGradientSums({target.calls.summedChannels}));
   }
   // After every pass that decides which values there are.
   passes.addPass(createChooseLayouts());
   // Calls were made of sums and factors that fusion left: they are looked at again.
   addVerification(passes);
   if (options.countTraffic)
-    passes.addPass(createCountTraffic());
+    passes.addPass(target.device ? createCountTraffic({target.device->largestSharedBytes, target.device->sectorBytes})
+                                 : createCountTraffic());
 }
 
 void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {

@@ -10,19 +10,19 @@ using namespace mpt;
 namespace {
 
 constexpr int64_t fewElements = 8192, fewRows = 64; ///< below these another pass costs nothing to speak of
-constexpr int64_t channelsTogether = 8;             ///< 16 bytes of channels, which fused convolutions want
 
 } // namespace
 
-std::string mpt::whyNoChannelSums(RankedTensorType summed, RankedTensorType other, Type filter, int64_t groups) {
+std::string mpt::whyNoChannelSums(RankedTensorType summed, RankedTensorType other, Type filter, int64_t groups,
+                                  int64_t unit) {
   Type element = summed.getElementType();
   int64_t channels = summed.getDimSize(1), rows = channels ? summed.getNumElements() / channels : 0;
   if (!(element.isF16() || element.isBF16()) || other.getElementType() != element || filter != element)
     return "expected tensors of one 16-bit type, got others";
   if (groups != 1)
     return "expected a convolution without groups, got one with groups";
-  if (other.getDimSize(1) % channelsTogether != 0 || channels % channelsTogether != 0)
-    return "expected channels in eights, got others";
+  if (other.getDimSize(1) % unit != 0 || channels % unit != 0)
+    return ("expected channels in multiples of " + Twine(unit) + ", got others").str();
   if (rows < fewRows || summed.getNumElements() < fewElements)
     return ("expected " + Twine(fewRows) + " elements a channel and " + Twine(fewElements) + " in all, got fewer")
         .str();

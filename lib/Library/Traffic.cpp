@@ -16,7 +16,6 @@ using namespace mpt::library;
 namespace {
 
 constexpr size_t kMostOps = 20000;
-constexpr int64_t kSharedBytes = 227 << 10, kSectorBytes = 32;
 
 /// A value's elements are those of its operands: nothing is moved.
 bool isFree(Operation *op) {
@@ -27,18 +26,18 @@ bool isFree(Operation *op) {
          fusion.getBody().front().getOperations().size() <= 2;
 }
 
-/// One result's elements do not fit into one multiprocessor.
-bool needsGrid(ReduceOp op) {
+/// One result's elements do not fit into one block.
+bool needsGrid(ReduceOp op, const BlockMemory &block) {
   auto type = cast<RankedTensorType>(op.getX().getType());
   ArrayRef<int64_t> axes = op.getAxes();
   int64_t extent = 1;
   for (int64_t axis : axes)
     extent *= type.getDimSize(axis);
   bool alongRow = !axes.empty() && axes.front() == type.getRank() - static_cast<int64_t>(axes.size());
-  return extent * (alongRow ? bytesOf(type.getElementType()) : kSectorBytes) > kSharedBytes;
+  return block.bytes && extent * (alongRow ? bytesOf(type.getElementType()) : block.sectorBytes) > block.bytes;
 }
 
-bool dependsOnGridSum(Value value, llvm::DenseMap<Value, bool> &known) {
+bool dependsOnGridSum(Value value, const BlockMemory &block, llvm::DenseMap<Value, bool> &known) {
   Operation *op = value.getDefiningOp();
   if (!op)
     return false;
@@ -46,8 +45,8 @@ bool dependsOnGridSum(Value value, llvm::DenseMap<Value, bool> &known) {
   if (!isNew)
     return slot->second;
   auto reduce = dyn_cast<ReduceOp>(op);
-  bool result = (reduce && needsGrid(reduce)) ||
-                llvm::any_of(op->getOperands(), [&](Value operand) { return dependsOnGridSum(operand, known); });
+  bool result = (reduce && needsGrid(reduce, block)) ||
+                llvm::any_of(op->getOperands(), [&](Value operand) { return dependsOnGridSum(operand, block, known); });
   return known[value] = result;
 }
 
@@ -96,7 +95,8 @@ public:
           if (isa<RankedTensorType>(result.getType()))
             follow(result, result, bytesOf(result));
   }
-  int64_t solve(bool withSums);
+  /// With `block`, a sum that it cannot hold ends a kernel.
+  int64_t solve(const BlockMemory *block);
 
 private:
   struct Reader {
@@ -108,7 +108,7 @@ private:
     bool leaves = false;         ///< a library call, state or the outside takes the value
   };
   void follow(Value root, Value value, int64_t bytes);
-  bool isCutBehind(Value value, bool withSums);
+  bool isCutBehind(Value value, const BlockMemory *block);
 
   SmallVector<Operation *> ops;
   llvm::DenseMap<Operation *, unsigned> number;
@@ -143,24 +143,24 @@ void Bounds::follow(Value root, Value value, int64_t bytes) {
 }
 
 /// What reads `value` cannot share a kernel with what made it.
-bool Bounds::isCutBehind(Value value, bool withSums) {
+bool Bounds::isCutBehind(Value value, const BlockMemory *block) {
   Operation *op = value.getDefiningOp();
   auto fusion = dyn_cast_or_null<FusionOp>(op);
   if (!fusion)
     return op && op->getNumOperands() != 0;
   llvm::DenseMap<Value, bool> known;
   unsigned result = cast<OpResult>(value).getResultNumber();
-  return withSums && dependsOnGridSum(fusion.getBody().front().getTerminator()->getOperand(result), known);
+  return block && dependsOnGridSum(fusion.getBody().front().getTerminator()->getOperand(result), *block, known);
 }
 
-int64_t Bounds::solve(bool withSums) {
+int64_t Bounds::solve(const BlockMemory *block) {
   // By op: those that can be reached from it, and those over a path with a cut.
   std::vector<llvm::BitVector> reached(ops.size()), apart(ops.size());
   for (unsigned i = ops.size(); i-- > 0;) {
     reached[i].resize(ops.size());
     apart[i].resize(ops.size());
     for (Value result : ops[i]->getResults()) {
-      bool cut = !isFree(ops[i]) && isCutBehind(result, withSums);
+      bool cut = !isFree(ops[i]) && isCutBehind(result, block);
       for (Operation *user : result.getUsers()) {
         unsigned next = number.lookup(user);
         reached[i].set(next);
@@ -199,9 +199,9 @@ int64_t Bounds::solve(bool withSums) {
   return bytes;
 }
 
-std::optional<Traffic> mpt::library::leastTraffic(func::FuncOp function) {
+std::optional<Traffic> mpt::library::leastTraffic(func::FuncOp function, const BlockMemory &block) {
   if (static_cast<size_t>(std::distance(function.front().begin(), function.front().end())) > kMostOps)
     return std::nullopt;
   Bounds bounds(function);
-  return Traffic{bounds.solve(false), bounds.solve(true)};
+  return Traffic{bounds.solve(nullptr), bounds.solve(&block)};
 }

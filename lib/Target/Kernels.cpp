@@ -25,11 +25,11 @@ memory::KernelEmitter mpt::target::vectorLoops(const KernelTarget &processor) {
   };
 }
 
-memory::KernelEmitter mpt::target::threadGrids(LaunchForm form) {
-  return [form = std::move(form)](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
-                                  ArrayRef<MemRefType> outputs, StringRef name,
-                                  ArrayRef<int64_t> alignments) -> FailureOr<LaunchShape> {
-    FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, fusion, inputs, outputs, name, {}, alignments);
+memory::KernelEmitter mpt::target::threadGrids(const DeviceDescription &device, LaunchForm form) {
+  return [&device, form = std::move(form)](OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
+                                           ArrayRef<MemRefType> outputs, StringRef name,
+                                           ArrayRef<int64_t> alignments) -> FailureOr<LaunchShape> {
+    FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, fusion, inputs, outputs, name, device, alignments);
     if (failed(info))
       return failure();
     auto launches = llvm::map_to_vector(info->launches, [](const GpuLaunch &launch) { return launch.function; });

@@ -21,9 +21,6 @@ using namespace mpt::library;
 
 namespace {
 
-/// Columns of the tensors that epilogues exchange come in multiples of this, for cuBLASLt.
-constexpr int64_t columnsTogether = 8;
-
 bool isNarrow(Value value) { return elementOf(value).isF16() || elementOf(value).isBF16(); }
 
 /// A multiplication of two matrices of one 16-bit type, without batch dimensions.
@@ -34,8 +31,8 @@ bool isNarrowMatMul(MatMulOp matmul) {
 }
 
 /// The multiplication whose result is `value`, perhaps in another shape with the same columns, if it has one reader.
-/// Refusals are those of `op`.
-FailureOr<MatMulOp> matmulBefore(Operation *op, Value value, PatternRewriter &rewriter) {
+/// Its columns are a multiple of `unit`. Refusals are those of `op`.
+FailureOr<MatMulOp> matmulBefore(Operation *op, Value value, int64_t unit, PatternRewriter &rewriter) {
   Value result = value;
   if (auto reshape = value.getDefiningOp<ReshapeOp>())
     result = reshape.getX();
@@ -46,9 +43,9 @@ FailureOr<MatMulOp> matmulBefore(Operation *op, Value value, PatternRewriter &re
   if (!value.hasOneUse() || !result.hasOneUse())
     return rewriter.notifyMatchFailure(op, "result of the GEMM is not its own: expected one reader");
   int64_t columns = tensorType(value).getRank() ? tensorType(value).getShape().back() : 0;
-  if (tensorType(result).getShape().back() != columns || columns % columnsTogether != 0)
+  if (tensorType(result).getShape().back() != columns || columns % unit != 0)
     return rewriter.notifyMatchFailure(op, [&](Diagnostic &reason) {
-      reason << "columns of the GEMM do not fit: expected the same multiple of " << columnsTogether
+      reason << "columns of the GEMM do not fit: expected the same multiple of " << unit
              << " before and after the reshape, got " << tensorType(result) << " and " << tensorType(value);
     });
   return matmul;
@@ -64,7 +61,8 @@ Value reshaped(PatternRewriter &rewriter, Location loc, Value value, Value like)
 /// GELU, and the bias before it, become the epilogue of the GEMM that feeds them. The sum before the activation is kept
 /// for whoever else reads it.
 struct ChainGelu : CountingPattern<GeluOp> {
-  using CountingPattern::CountingPattern;
+  ChainGelu(MLIRContext *context, Pass::Statistic &count, int64_t unit) : CountingPattern(context, count), unit(unit) {}
+  int64_t unit; ///< of columns
 
   /// The vector along the columns that `add` adds, and what it adds it to.
   static std::pair<Value, Value> splitBias(AddOp add) {
@@ -96,7 +94,7 @@ struct ChainGelu : CountingPattern<GeluOp> {
       if (!bias)
         return rewriter.notifyMatchFailure(gelu, "not a bias: expected a vector along the columns before GELU");
     }
-    FailureOr<MatMulOp> matmul = matmulBefore(gelu, sum, rewriter);
+    FailureOr<MatMulOp> matmul = matmulBefore(gelu, sum, unit, rewriter);
     if (failed(matmul))
       return failure();
     if (bias && !makeAvailable(bias, *matmul, rewriter))
@@ -117,9 +115,12 @@ struct ChainGelu : CountingPattern<GeluOp> {
 /// GELU's gradient becomes the epilogue of the GEMM that makes the activation's gradient, at the sum that the forward
 /// GEMM kept.
 struct ChainGeluGradient : CountingPattern<GeluBackwardOp> {
-  using CountingPattern::CountingPattern;
+  ChainGeluGradient(MLIRContext *context, Pass::Statistic &count, int64_t unit)
+      : CountingPattern(context, count), unit(unit) {}
+  int64_t unit; ///< of columns
+
   LogicalResult matchAndRewrite(GeluBackwardOp gelu, PatternRewriter &rewriter) const override {
-    FailureOr<MatMulOp> matmul = matmulBefore(gelu, gelu.getLhs(), rewriter);
+    FailureOr<MatMulOp> matmul = matmulBefore(gelu, gelu.getLhs(), unit, rewriter);
     if (failed(matmul))
       return failure();
     if (gelu.getForm() != GeluForm::tanh)
@@ -261,8 +262,8 @@ struct ChainGemms : mpt::impl::ChainGemmsBase<ChainGemms> {
     // Gradients need what activations keep; sums are of what gradients make.
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
-          (failed(applyInOrder<GeluOp, ChainGelu>(function, DEBUG_TYPE, numChained)) ||
-           failed(applyInOrder<GeluBackwardOp, ChainGeluGradient>(function, DEBUG_TYPE, numChained)) ||
+          (failed(applyInOrder<GeluOp, ChainGelu>(function, DEBUG_TYPE, numChained, columnUnit)) ||
+           failed(applyInOrder<GeluBackwardOp, ChainGeluGradient>(function, DEBUG_TYPE, numChained, columnUnit)) ||
            failed(applyInOrder<ReduceOp, ChainSum>(function, DEBUG_TYPE, numChained))))
         return signalPassFailure();
   }

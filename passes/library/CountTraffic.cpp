@@ -24,7 +24,7 @@ struct CountTraffic : mpt::impl::CountTrafficBase<CountTraffic> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (function.isExternal())
         continue;
-      std::optional<library::Traffic> least = library::leastTraffic(function);
+      std::optional<library::Traffic> least = library::leastTraffic(function, {sharedBytes, sectorBytes});
       if (least)
         setAttr<MPTDialect::TrafficAttrHelper>(
             function, Builder(&getContext()).getDenseI64ArrayAttr({least->minimum, least->withSums}));

@@ -24,7 +24,11 @@ using namespace mpt;
 
 namespace {
 
-constexpr int64_t mostDepth = 128, depthUnit = 8; ///< what fused engines take
+/// Depths that the call takes.
+struct Depths {
+  int64_t most, unit;
+  bool take(int64_t depth) const { return (!most || depth <= most) && depth % unit == 0; }
+};
 
 bool isHalf(Value value) { return elementOf(value).isF16() || elementOf(value).isBF16(); }
 
@@ -152,7 +156,7 @@ bool onlySelects(Value condition, DenseSet<Value> &conditions) {
 /// A softmax between two GEMMs, and what reads it in the backward pass.
 class Match {
 public:
-  explicit Match(SoftmaxOp softmax) : softmax(softmax) {}
+  Match(SoftmaxOp softmax, Depths depths) : softmax(softmax), depths(depths) {}
   bool find() { return findReaders() && findOperands() && (!gradient || findGradient()); }
   /// False where the mask is not one; nothing has changed then.
   bool rewrite(KnownMasks &known);
@@ -161,8 +165,8 @@ public:
   StringRef whyNot() const { return why; }
 
 private:
-  bool no(StringRef reason) {
-    why = reason;
+  bool no(const Twine &reason) {
+    why = reason.str();
     return false;
   }
   /// A GEMM that makes a gradient; `flipped`: with the depth before the tokens.
@@ -218,6 +222,7 @@ private:
   }
 
   SoftmaxOp softmax;
+  Depths depths;
   MatMulOp scores, output;          ///< s = a b, o = p v
   MatMulOp dScoresOfOutput, dValue; ///< dp = do v^T, dv = p^T do
   Value probabilities, dOutput;     ///< p as output reads it
@@ -230,7 +235,7 @@ private:
   SmallVector<MatMulOp> gemms;    ///< that read them
   SmallVector<Operation *> chain; ///< from softmax's operand up to the GEMM
   Part dA, dB, dV;
-  StringRef why;
+  std::string why;
 };
 
 /// What reads the probabilities, or what was made of them: on to its result, or the end of the way.
@@ -352,8 +357,9 @@ bool Match::findOperands() {
   for (Value operand : {a, c, v, probabilities, Value(output.getY())})
     if (!isHalf(operand) || elementOf(operand) != type)
       return no("expected operands and a result all of FP16 or all of BF16, got others");
-  if (depth > mostDepth || valueDepth > mostDepth || depth % depthUnit != 0 || valueDepth % depthUnit != 0)
-    return no("expected depths of at most 128 in eights, got another depth");
+  if (!depths.take(depth) || !depths.take(valueDepth))
+    return no("expected depths of at most " + Twine(depths.most) + " in multiples of " + Twine(depths.unit) +
+              ", got another depth");
   return true;
 }
 
@@ -540,7 +546,7 @@ struct FormAttention : mpt::impl::FormAttentionBase<FormAttention> {
         continue;
       KnownMasks known;
       for (auto softmax : llvm::to_vector(function.getOps<SoftmaxOp>())) {
-        Match match(softmax);
+        Match match(softmax, {mostDepth, depthUnit});
         if (!match.find() || !match.rewrite(known)) {
           (void)(refuse(DEBUG_TYPE, softmax) << "not an attention: " << match.whyNot());
           if (feedsGemm(softmax.getY()))

@@ -189,9 +189,9 @@ private:
     for (auto conv : llvm::make_early_inc_range(function.getOps<ConvBackwardDataOp>()))
       numFused += succeeded(fuse(conv));
   }
-  static LogicalResult fuse(ConvBackwardDataOp conv) {
+  LogicalResult fuse(ConvBackwardDataOp conv) const {
     std::string why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getDy()),
-                                       tensorType(conv.getW()).getElementType(), conv.getGroups());
+                                       tensorType(conv.getW()).getElementType(), conv.getGroups(), channelUnit);
     if (!why.empty())
       return refuse(DEBUG_TYPE, conv) << "no channel sums: " << why;
     std::optional<Normalization> norm;

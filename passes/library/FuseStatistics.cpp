@@ -112,9 +112,9 @@ private:
     for (auto conv : llvm::make_early_inc_range(function.getOps<ConvOp>()))
       numFused += succeeded(fuse(conv));
   }
-  static LogicalResult fuse(ConvOp conv) {
+  LogicalResult fuse(ConvOp conv) const {
     std::string why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getX()),
-                                       tensorType(conv.getW()).getElementType(), conv.getGroups());
+                                       tensorType(conv.getW()).getElementType(), conv.getGroups(), channelUnit);
     if (!why.empty())
       return refuse(DEBUG_TYPE, conv) << "no channel sums: " << why;
     for (OpOperand &use : conv.getY().getUses()) {

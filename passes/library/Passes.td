@@ -27,6 +27,7 @@ def ChainGemms : Pass<"library-chain-gemms", "::mlir::ModuleOp"> {
       : tensor<8192x64xbf16>, tensor<8192x32xbf16> -> tensor<64x32xf32> sums tensor<64xf32>
     ```
   }];
+  let options = [Option<"columnUnit", "column-unit", "int64_t", "1", "what the columns that epilogues exchange are multiples of">];
   let statistics = [Statistic<"numChained", "chained", "activations, gradients and sums that GEMMs compute">];
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
@@ -135,6 +136,7 @@ def FuseStatistics : Pass<"library-fuse-statistics", "::mlir::ModuleOp"> {
     1/32 of the mean square, so that it keeps its digits. Kernels make R only where it does not. Sums that the library
     did not leave are NaN, which is never sound.
   }];
+  let options = [Option<"channelUnit", "channel-unit", "int64_t", "1", "what channels are multiples of">];
   let statistics = [Statistic<"numFused", "fused", "convolutions that leave sums">];
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
@@ -150,6 +152,7 @@ def FuseGradientSums : Pass<"library-fuse-gradient-sums", "::mlir::ModuleOp"> {
     The library masks by the norm's result in FP32, kernels by what it is rounded to. They differ for results that round to 0,
     or whose sign is that of a rounding.
   }];
+  let options = [Option<"channelUnit", "channel-unit", "int64_t", "1", "what channels are multiples of">];
   let statistics = [Statistic<"numFused", "fused", "convolutions that leave sums">];
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
@@ -175,6 +178,10 @@ def CountTraffic : Pass<"library-count-traffic", "::mlir::ModuleOp"> {
     values; the second is the same where a sum over more than a multiprocessor's shared memory holds ends a kernel. Functions of
     more than 20,000 ops get none: the bookkeeping is quadratic.
   }];
+  let options = [
+    Option<"sharedBytes", "shared-bytes", "int64_t", "0", "shared memory of a multiprocessor; no sum ends a kernel if 0">,
+    Option<"sectorBytes", "sector-bytes", "int64_t", "0", "what memory moves for an element without neighbours">
+  ];
 }
 
 def SplitHeads : Pass<"library-split-heads", "::mlir::ModuleOp"> {
@@ -204,9 +211,13 @@ def FormAttention : Pass<"library-form-attention", "::mlir::ModuleOp"> {
     a part of both calls, which draw the same numbers.
 
     The old path stays where anything else reads scores or probabilities (gradients of masks), where operands are not
-    all FP16 or all BF16, or where the depth is beyond 128 or no multiple of 8. Scores are not rounded to 16 bits in between,
+    all FP16 or all BF16, or where the call does not take the depth. Scores are not rounded to 16 bits in between,
     and a row without any key gives 0 (`mpt.softmax` gives NaN).
   }];
+  let options = [
+    Option<"mostDepth", "most-depth", "int64_t", "0", "largest depth that the call takes; any if 0">,
+    Option<"depthUnit", "depth-unit", "int64_t", "1", "what depths are multiples of">
+  ];
   let statistics = [
     Statistic<"numFused", "fused", "attentions as one call">,
     Statistic<"numGradients", "gradients", "of these, with their gradients">

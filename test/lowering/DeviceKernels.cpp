@@ -6,6 +6,7 @@
 #include "mpt/Lowering/Emulation/Emulation.h"
 #include "mpt/Lowering/GPU/Kernel.h"
 #include "mpt/Target/Ptx.h"
+#include "mpt/Target/Target.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/FileSystem.h"
@@ -15,6 +16,10 @@
 
 using namespace mlir;
 using namespace mpt;
+
+namespace mpt::cuda {
+std::unique_ptr<target::Target> createTarget();
+}
 
 int assembledKernels = 0;
 std::set<std::string> metSchedules;
@@ -73,7 +78,8 @@ FailureOr<KernelInfo> emitForDevice(OpBuilder &builder, FusionOp fusion, ArrayRe
   if (testPlanted)
     schedules.push_back(makeSerialSchedule);
   llvm::append_range(schedules, gpuSchedules());
-  FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, fusion, inputs, outputs, "kernel", {}, {}, schedules);
+  static const DeviceDescription &device = *cuda::createTarget()->capabilities().device;
+  FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, fusion, inputs, outputs, "kernel", device, {}, schedules);
   if (failed(info))
     return failure();
   scratchBytes = info->scratchBytes;

@@ -8,10 +8,10 @@
 namespace mpt {
 
 /// Why no library's fused convolution leaves sums of `summed` beside making it of `other` and a filter of element type
-/// `filter`; empty where one does. `summed` has to be of 16 bits, and large enough for another pass over it to cost
-/// something.
+/// `filter`, in channels of multiples of `unit`; empty where one does. `summed` has to be of 16 bits, and large enough
+/// for another pass over it to cost something.
 std::string whyNoChannelSums(mlir::RankedTensorType summed, mlir::RankedTensorType other, mlir::Type filter,
-                             int64_t groups);
+                             int64_t groups, int64_t unit);
 
 /// `value` before conversions between floats; with `widening`, before exact ones alone.
 mlir::Value throughCasts(mlir::Value value, bool widening);

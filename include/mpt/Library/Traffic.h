@@ -15,14 +15,20 @@ namespace mpt::library {
 /// maker takes it. Views and copies cost nothing; of a table that is gathered from, what is gathered counts.
 struct Traffic {
   int64_t minimum = 0; ///< as above
-  /// The same where a path through a sum ends a kernel, too, if the elements of one result are more than the shared
-  /// memory of a multiprocessor holds (227 KiB; 32 bytes of neighbours each where the sum is not along the row): all
-  /// blocks must have read their part before an element that depends on the sum can be made from what is read again.
+  /// The same where a path through a sum ends a kernel, too, if the elements of one result are more than a block holds:
+  /// all blocks must have read their part before an element that depends on the sum can be made from what is read
+  /// again.
   int64_t withSums = 0;
 };
 
+/// What threads that share a sum hold of its elements.
+struct BlockMemory {
+  int64_t bytes;       ///< any number if 0
+  int64_t sectorBytes; ///< that an element takes with its neighbours where the sum is not along the row
+};
+
 /// For functions after fusion-form. Nothing where there are too many ops for the quadratic bookkeeping (20,000).
-std::optional<Traffic> leastTraffic(mlir::func::FuncOp function);
+std::optional<Traffic> leastTraffic(mlir::func::FuncOp function, const BlockMemory &block);
 
 } // namespace mpt::library
 

@@ -4,6 +4,7 @@
 #define MPT_TARGET_KERNELS_H
 
 #include "mpt/Lowering/Emission/KernelTarget.h"
+#include "mpt/Lowering/GPU/Device.h"
 #include "mpt/Memory/Bufferize.h"
 
 namespace mpt::target {
@@ -14,8 +15,8 @@ memory::KernelEmitter vectorLoops(const KernelTarget &processor);
 /// Puts the functions of a kernel's launches, once they are made, into the form that the target runs.
 using LaunchForm = std::function<llvm::LogicalResult(
     mlir::OpBuilder &moduleBuilder, llvm::ArrayRef<mlir::func::FuncOp> launches, llvm::StringRef name)>;
-/// Grids of thread blocks on a device, which share sums out themselves and pay for every pass over memory.
-memory::KernelEmitter threadGrids(LaunchForm form = {});
+/// Grids of thread blocks on `device`, which share sums out themselves and pay for every pass over memory.
+memory::KernelEmitter threadGrids(const DeviceDescription &device, LaunchForm form = {});
 
 } // namespace mpt::target
 

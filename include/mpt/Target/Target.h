@@ -6,6 +6,7 @@
 
 #include "mpt-c/types.h"
 #include "mpt/Fusion/KernelCapabilities.h"
+#include "mpt/Lowering/GPU/Device.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Target/Library.h"
 
@@ -19,9 +20,15 @@ namespace mpt::target {
 
 /// Calls that the target's runtime library offers beside a plain contraction.
 struct LibraryCalls {
-  bool attention = false;    ///< attention and its gradient, without scores in memory
-  bool chainedGemms = false; ///< GEMMs that compute activations, their gradients and bias gradients on the way
-  bool channelSums = false;  ///< convolutions that leave sums by channel for batch norms and their gradients
+  /// Attention and its gradient, without scores in memory; and the depths of heads that they take.
+  bool attention = false;
+  int64_t attentionDepth = 0, attentionUnit = 1; ///< at most (any if 0), in multiples
+  /// GEMMs that compute activations, their gradients and bias gradients on the way, where columns are multiples.
+  bool chainedGemms = false;
+  int64_t chainedColumns = 1;
+  /// Convolutions that leave sums by channel for batch norms and their gradients, where channels are multiples.
+  bool channelSums = false;
+  int64_t summedChannels = 1;
   bool alphaScales = false;  ///< GEMMs that multiply sums by a constant before rounding
   bool resultScales = false; ///< GEMMs that multiply FP32 sums by an FP32 scalar in memory before they are rounded
   bool biasThroughReshape = false; ///< a GEMM's bias, also where the result is reshaped before the bias is added
@@ -32,8 +39,9 @@ struct LibraryCalls {
 
 /// What passes are told of a target, as options.
 struct Capabilities {
-  KernelCapabilities fusion;     ///< what its kernels can do, and so what may share one
-  bool orderedSums = true;       ///< a sum's order depends on nothing but the tensors, in kernels and calls
+  const DeviceDescription *device = nullptr; ///< that runs kernels in grids; null: the host does, in loops
+  KernelCapabilities fusion;                 ///< what its kernels can do, and so what may share one
+  bool orderedSums = true;                   ///< a sum's order depends on nothing but the tensors, in kernels and calls
   bool wholeRecurrences = false; ///< phase memory takes recurrences as they are (BufferizationPolicy::recurrences)
   LibraryCalls calls;
 };

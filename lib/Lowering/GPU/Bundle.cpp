@@ -238,7 +238,7 @@ void Bundle::flatten(GpuKernelBuilder &kernel, bool sums) {
   }
   YieldOp::create(inner, loc, results);
   for (size_t k = 0; k < inputs.size() + outputs.size(); ++k) {
-    int64_t least = kernel.target.accessBytes;
+    int64_t least = kernel.device.accessBytes;
     for (const BundleMember &member : members)
       if (unsigned n = argument(member, k); n < kernel.alignments.size())
         least = std::min(least, kernel.alignments[n]);

@@ -31,7 +31,7 @@ public:
 private:
   using Frame = GpuKernelBuilder::Frame;
   unsigned widthOf(GpuKernelBuilder &part) const;
-  int64_t vectorsFor(unsigned width);
+  int64_t vectorsFor(const DeviceDescription &device, unsigned width);
   void emitBlock(GpuKernelBuilder &kernel, GpuKernelBuilder &part, Frame &frame, unsigned vector);
   void emitVectors(GpuKernelBuilder &part, Frame &frame, ValueRange written, Value own, Value count, unsigned vector);
   void markInPlace(GpuKernelBuilder &kernel, GpuKernelBuilder &part);
@@ -51,13 +51,13 @@ unsigned BundledMaps::widthOf(GpuKernelBuilder &part) const {
 }
 
 /// As many as make the last wave of blocks a full one.
-int64_t BundledMaps::vectorsFor(unsigned width) {
+int64_t BundledMaps::vectorsFor(const DeviceDescription &device, unsigned width) {
   const double own = 1.0 / width; // a block's beginning, in vectors: some 40 instructions beside 60 an element
   int64_t best = 1;
   double least = INFINITY;
   for (int64_t count = kMostVectors; count >= 1; --count) {
     int64_t blocks = bundle->share(Bundle::kThreads * count * width);
-    double time = timeOfWaves(blocks, static_cast<double>(count) + own, {1, 2, 3});
+    double time = timeOfWaves(device, blocks, static_cast<double>(count) + own, {1, 2, 3});
     if (!isMuchLess(time, least))
       continue;
     least = time;
@@ -129,12 +129,12 @@ void BundledMaps::markInPlace(GpuKernelBuilder &kernel, GpuKernelBuilder &part) 
 }
 
 void BundledMaps::emit(GpuKernelBuilder &kernel) {
-  GpuKernelBuilder part(kernel.builder, bundle->fusion(), bundle->inputs, bundle->outputs, kernel.name, kernel.target,
+  GpuKernelBuilder part(kernel.builder, bundle->fusion(), bundle->inputs, bundle->outputs, kernel.name, kernel.device,
                         bundle->alignments);
   if (failed(part.findLane()))
     return kernel.fail();
   unsigned vector = widthOf(part);
-  vectors = vectorsFor(vector);
+  vectors = vectorsFor(kernel.device, vector);
   int64_t blocks = bundle->share(Bundle::kThreads * vectors * vector);
   kernel.launch("bundle", {blocks, 1, 1}, Bundle::kThreads,
                 [&](Frame &frame) { emitBlock(kernel, part, frame, vector); });

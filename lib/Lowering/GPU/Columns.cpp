@@ -191,7 +191,7 @@ bool Columns::takesSquares(GpuKernelBuilder &kernel) const {
 
 void Columns::chooseThreads(GpuKernelBuilder &kernel) {
   if (!alongRow)
-    while (across < 32 && across * vector < points)
+    while (across < kernel.device.warpThreads && across * vector < points)
       across *= 2;
   down = block / across;
   int64_t perTurn = alongRow ? block * vector : down;
@@ -212,12 +212,13 @@ int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
   const double own = 1 + 2.0 * static_cast<double>(across * laneBytes) / static_cast<double>(block * elementBytes);
   // A condition is computed once a thread, of FP64 values that take as long to convert as those of two turns.
   const int64_t fewest = guard ? 16 : 4;
-  int64_t most = std::max<int64_t>(1, std::min(turns / fewest, ceilDiv(20 * kMultiprocessors.back(), tiles)));
+  int64_t most =
+      std::max<int64_t>(1, std::min(turns / fewest, ceilDiv(20 * kernel.device.models.back().multiprocessors, tiles)));
   int64_t best = turns;
   double least = INFINITY;
   for (int64_t count = 1; count <= most; ++count) {
     int64_t each = ceilDiv(turns, count), blocks = tiles * ceilDiv(turns, each);
-    double time = timeOfWaves(blocks, static_cast<double>(each) + own, residents);
+    double time = timeOfWaves(kernel.device, blocks, static_cast<double>(each) + own, residents);
     if (isMuchLess(time, least)) {
       least = time;
       best = each;

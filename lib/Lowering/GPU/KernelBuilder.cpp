@@ -14,10 +14,11 @@ using namespace mlir;
 using namespace mpt;
 
 GpuKernelBuilder::GpuKernelBuilder(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
-                                   ArrayRef<MemRefType> outputs, StringRef name, const GpuTarget &target,
+                                   ArrayRef<MemRefType> outputs, StringRef name, const DeviceDescription &device,
                                    ArrayRef<int64_t> alignments)
-    : KernelNest(fusion, inputs, outputs), builder(builder), name(name), target(target), alignments(alignments) {
+    : KernelNest(fusion, inputs, outputs), builder(builder), name(name), device(device), alignments(alignments) {
   loops.vectorBits = 64;
+  loops.warpThreads = device.warpThreads;
   loops.fma = true;
   loops.keepsFloatOps = true;
   for (auto reduce : body().getOps<ReduceOp>())
@@ -124,16 +125,16 @@ bool GpuKernelBuilder::rowsBeginAligned(int64_t length, unsigned width) const {
 }
 
 int64_t GpuKernelBuilder::alignmentOf(size_t number) const {
-  return number < alignments.size() ? alignments[number] : target.accessBytes;
+  return number < alignments.size() ? alignments[number] : device.accessBytes;
 }
 
 unsigned GpuKernelBuilder::vectorWidth(int64_t extent, ArrayRef<int64_t> elementBytes) const {
-  int64_t narrowest = target.accessBytes;
+  int64_t narrowest = device.accessBytes;
   for (int64_t bytes : elementBytes)
     narrowest = std::min(narrowest, bytes);
   // Long fusions keep many values at a time: narrower vectors keep them in registers.
   int64_t limit = fusion->getRegion(0).front().getOperations().size() > 64 ? 4 : 8;
-  int64_t width = std::clamp<int64_t>(target.accessBytes / narrowest, 1, limit);
+  int64_t width = std::clamp<int64_t>(device.accessBytes / narrowest, 1, limit);
   while (extent % width != 0)
     width /= 2;
   return width;

@@ -59,7 +59,7 @@ void Pointwise::chooseRows(GpuKernelBuilder &kernel) {
     if (outer % count != 0)
       continue;
     int64_t blocks = ceilDiv(outer / count * (lanes / vector), int64_t(256));
-    double time = timeOfWaves(blocks, static_cast<double>(count) + own, {3, 4, 5, 6, 8});
+    double time = timeOfWaves(kernel.device, blocks, static_cast<double>(count) + own, {3, 4, 5, 6, 8});
     if (!isMuchLess(time, least))
       continue;
     least = time;
@@ -145,7 +145,7 @@ void Pointwise::emit(GpuKernelBuilder &kernel) {
   ragged = chosen.ragged;
   chooseRows(kernel);
   int64_t units = outer / rows * (lanes / vector + ragged), block = 256;
-  while (block > 64 && units < 2 * kernel.target.multiprocessors * block)
+  while (block > 64 && units < 2 * kernel.device.multiprocessors * block)
     block /= 2;
   kernel.launch("pointwise", {ceilDiv(units, block), 1, 1}, block,
                 [&](GpuKernelBuilder::Frame &frame) { emitThread(kernel, frame, block); });

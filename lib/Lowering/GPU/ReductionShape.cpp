@@ -20,7 +20,7 @@ ReductionShape::ReductionShape(GpuKernelBuilder &kernel) : main(kernel.reduction
            return shapeOf(op.getX()) == space && op.getAxes() == main.getAxes() && countOf(op.getY()) == points &&
                   llvm::none_of(kernel.reductions, [&](ReduceOp other) { return other != op && dependsOn(other, op); });
          });
-  busy = 2 * kernel.target.multiprocessors;
+  busy = 2 * kernel.device.multiprocessors;
   fewLongRows = points < busy && extent > 16384;
   worthSharing = extent >= 64 && points * extent >= 8192;
   inTheWay = obstacle(kernel);

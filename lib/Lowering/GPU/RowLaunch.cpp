@@ -119,7 +119,7 @@ void RowLaunch::chooseVectors() {
   // Many sums beside each other: each has its own values, so that more registers a thread are wanted than 512 threads
   // leave.
   many = reductions.size() > 4;
-  mostThreads = many ? kernel.target.maxThreads : 2 * kernel.target.maxThreads;
+  mostThreads = many ? kernel.device.rowThreads : 2 * kernel.device.rowThreads;
   if (many)
     vector = std::min(vector, 4u);
   if (vector == 1)
@@ -144,7 +144,7 @@ void RowLaunch::chooseKept() {
   // Of 16 bits, a register holds two: blocks of half the threads, two of which share a multiprocessor, so that one
   // computes while the other one waits for its row.
   constexpr int64_t mostPacked = 208, fewKept = 32;
-  int64_t half = kernel.target.maxThreads;
+  int64_t half = kernel.device.rowThreads;
   if (heldBy(mostThreads) <= fewKept || heldBy(half) > mostPacked)
     return;
   packed = packedStream();
@@ -177,19 +177,20 @@ Value RowLaunch::packedStream() const {
 void RowLaunch::chooseTeams() {
   // Several sums over rows that no team keeps want registers as well.
   if (kernel.reductions.size() > 3 && extent > mostThreads * unroll)
-    mostThreads = kernel.target.maxThreads;
-  while (threads < 32 && threads < pieces)
+    mostThreads = kernel.device.rowThreads;
+  const int64_t warp = kernel.device.warpThreads;
+  while (threads < warp && threads < pieces)
     threads *= 2;
-  while (threads >= 32 && threads < mostThreads && heldBy(threads) > unroll)
+  while (threads >= warp && threads < mostThreads && heldBy(threads) > unroll)
     threads *= 2;
   // Few rows: more threads each. Of slices' sums, a warp's own are fewer than what threads exchange.
-  int64_t multiprocessors = kernel.target.multiprocessors, busy = (partial ? 128 : 512) * multiprocessors;
-  while (threads >= 32 && threads < mostThreads && pieces >= 2 * threads && points * threads < busy)
+  int64_t multiprocessors = kernel.device.multiprocessors, busy = (partial ? 128 : 512) * multiprocessors;
+  while (threads >= warp && threads < mostThreads && pieces >= 2 * threads && points * threads < busy)
     threads *= 2;
   // Loops keep one sum's values from waiting for another's.
   if (many)
     unroll = 0;
-  together = std::max<int64_t>(1, std::max<int64_t>(32, points >= 4 * multiprocessors ? 128 : 32) / threads);
+  together = std::max<int64_t>(1, (points >= 4 * multiprocessors ? 4 : 1) * warp / threads);
 }
 
 //===----------------------------------------------------------------------===//

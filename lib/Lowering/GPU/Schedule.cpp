@@ -16,15 +16,16 @@ ArrayRef<GpuScheduleMaker> mpt::gpuSchedules() {
 }
 
 FailureOr<GpuKernelInfo> mpt::emitGpuKernel(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
-                                            ArrayRef<MemRefType> outputs, StringRef name, const GpuTarget &target,
-                                            ArrayRef<int64_t> alignments) {
-  return emitGpuKernel(builder, fusion, inputs, outputs, name, target, alignments, gpuSchedules());
+                                            ArrayRef<MemRefType> outputs, StringRef name,
+                                            const DeviceDescription &device, ArrayRef<int64_t> alignments) {
+  return emitGpuKernel(builder, fusion, inputs, outputs, name, device, alignments, gpuSchedules());
 }
 
 FailureOr<GpuKernelInfo> mpt::emitGpuKernel(OpBuilder &builder, FusionOp fusion, ArrayRef<MemRefType> inputs,
-                                            ArrayRef<MemRefType> outputs, StringRef name, const GpuTarget &target,
-                                            ArrayRef<int64_t> alignments, ArrayRef<GpuScheduleMaker> schedules) {
-  GpuKernelBuilder kernel(builder, fusion, inputs, outputs, name, target, alignments);
+                                            ArrayRef<MemRefType> outputs, StringRef name,
+                                            const DeviceDescription &device, ArrayRef<int64_t> alignments,
+                                            ArrayRef<GpuScheduleMaker> schedules) {
+  GpuKernelBuilder kernel(builder, fusion, inputs, outputs, name, device, alignments);
   std::unique_ptr<GpuSchedule> schedule = firstMatch(kernel, schedules);
   if (schedule)
     schedule->emit(kernel);

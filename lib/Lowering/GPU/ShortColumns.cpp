@@ -36,7 +36,7 @@ private:
     Value number; ///< of the vector of points
     Value used;   ///< null where all threads have one
   };
-  void chooseThreads();
+  void chooseThreads(const DeviceDescription &device);
   Place placeOf(Frame &frame) const;
   SmallVector<IndexExpr> pointAt(GpuKernelBuilder &kernel, ElementEmitter &e, Value number) const;
   SmallVector<Value> walk(GpuKernelBuilder &kernel, Frame &frame, const Place &place) const;
@@ -62,7 +62,9 @@ public:
   SmallVector<IndexExpr> point; ///< of the results, whose sums these are
 
 private:
-  llvm::Align alignmentOf(Type type) const { return llvm::Align(std::min<int64_t>(16, vector * bytesOf(type))); }
+  llvm::Align alignmentOf(Type type) const {
+    return llvm::Align(std::min<int64_t>(kernel.device.accessBytes, vector * bytesOf(type)));
+  }
   Value fetch(ElementEmitter &e, unsigned number, int64_t y) const;
 
   GpuKernelBuilder &kernel;
@@ -156,16 +158,16 @@ LogicalResult ShortColumns::match(GpuKernelBuilder &kernel) {
   if (bytes > mostBytes)
     return refuse(kernel,
                   "expected running values of at most " + Twine(mostBytes) + " bytes a thread, got " + Twine(bytes));
-  chooseThreads();
+  chooseThreads(kernel.device);
   return down > 1 ? success() : refuse(kernel, "expected sums that leave waves of one thread each unfilled");
 }
 
 /// As many threads a sum as take least time, waves counted. Whole warps walk neighbouring points. Every thread has as
 /// many terms.
-void ShortColumns::chooseThreads() {
-  constexpr int64_t most = 256, warp = Team::warp, residents[] = {3, 4, 5, 6, 8};
+void ShortColumns::chooseThreads(const DeviceDescription &device) {
+  constexpr int64_t most = 256, residents[] = {3, 4, 5, 6, 8};
   double least = INFINITY;
-  for (int64_t below = 1; below <= most / warp; ++below) {
+  for (int64_t below = 1; below <= most / device.warpThreads; ++below) {
     if (extent % below != 0 || (below > 1 && extent / below < 2))
       continue;
     const auto beside = static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(most / below)));
@@ -175,7 +177,7 @@ void ShortColumns::chooseThreads() {
       resident.push_back(count * most / threads);
     // A thread's beginning, and what sums cost between threads, in terms.
     const double own = below > 1 ? 2 : 1, terms = static_cast<double>(turns);
-    double time = timeOfWaves(ceilDiv(units, beside), (terms + own) * static_cast<double>(threads), resident);
+    double time = timeOfWaves(device, ceilDiv(units, beside), (terms + own) * static_cast<double>(threads), resident);
     if (!isMuchLess(time, least))
       continue;
     least = time;

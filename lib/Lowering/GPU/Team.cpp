@@ -46,7 +46,8 @@ static Value shuffled(ElementEmitter &e, Value x, int64_t distance) {
   if (narrow)
     x = arith::ExtSIOp::create(b, b.getI32Type(), x);
   auto constant = [&](int64_t n) -> Value { return arith::ConstantOp::create(b, b.getI32IntegerAttr(n)); };
-  x = gpu::ShuffleOp::create(b, x, constant(distance), constant(Team::warp), gpu::ShuffleMode::XOR).getShuffleResult();
+  x = gpu::ShuffleOp::create(b, x, constant(distance), constant(e.target.warpThreads), gpu::ShuffleMode::XOR)
+          .getShuffleResult();
   return narrow ? Value(arith::TruncIOp::create(b, type, x)) : x;
 }
 

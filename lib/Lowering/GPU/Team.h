@@ -18,13 +18,12 @@ using TeamSource = llvm::function_ref<mlir::Value(ReduceOp op, const IndexExpr &
 
 class Team : public ReductionStrategy {
 public:
-  static constexpr int64_t warp = 32;
-
   /// `member` counts the team's threads, which are a power of two: parts of a warp, or whole blocks. Positions are
   /// visited in vectors of `width`; rows of up to `unroll` vectors a thread without loops, so that their values stay in
   /// registers. Of rows of `ragged` elements, which begin where vectors may, the last few are visited one by one.
   Team(ElementEmitter &e, mlir::Value member, int64_t threads, unsigned width, int64_t unroll, int64_t ragged = 0)
-      : e(e), member(member), threads(threads), width(width), unroll(unroll), ragged(ragged) {}
+      : e(e), member(member), threads(threads), warp(e.target.warpThreads), width(width), unroll(unroll),
+        ragged(ragged) {}
 
   std::optional<llvm::SmallVector<mlir::Value>> reduce(ElementEmitter &emitter, llvm::MutableArrayRef<ReduceOp> group,
                                                        llvm::ArrayRef<IndexExpr> at) override;
@@ -70,7 +69,7 @@ private:
 
   ElementEmitter &e;
   mlir::Value member;
-  int64_t threads;
+  int64_t threads, warp;
   unsigned width;
   int64_t unroll, ragged;
   std::map<unsigned, IndexExpr> owned;

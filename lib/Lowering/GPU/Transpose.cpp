@@ -193,10 +193,10 @@ void Transpose::findSlab(GpuKernelBuilder &kernel, ArrayRef<int64_t> target) {
     return;
   // The longest piece that divides the group and fits.
   int64_t pieces = kernel.extentOf(along) / kVector;
-  threads = std::min(kSlabThreads, kernel.target.sharedBytes / (count * kVector * bytes));
+  threads = std::min(kSlabThreads, kernel.device.sharedBytes / (count * kVector * bytes));
   while (threads > 0 && pieces % threads != 0)
     --threads;
-  slab = threads >= Team::warp ? threads * kVector : 0;
+  slab = threads >= kernel.device.warpThreads ? threads * kVector : 0;
 }
 
 /// A thread moves a vector a tap: neighbours on the side where taps lie inside, and elements of one tap on the other.
@@ -225,7 +225,9 @@ void Transpose::emitSlab(GpuKernelBuilder &kernel, Frame &frame) const {
   auto spot = [&](int64_t number, Value base) -> Value {
     return arith::AddIOp::create(b, base, e.indexConstant(number));
   };
-  auto alignment = [](Type element) { return llvm::Align(std::min<int64_t>(16, kVector * bytesOf(element))); };
+  auto alignment = [&](Type element) {
+    return llvm::Align(std::min(kernel.device.accessBytes, kVector * bytesOf(element)));
+  };
   auto leave = [&](Value memory, Type element, int64_t k, Value value) {
     value = e.narrow(value, element);
     if (tapsInside)
@@ -281,7 +283,7 @@ void Transpose::chooseTile(GpuKernelBuilder &kernel) {
   if (tileHeight < square)
     tileWidth = side(width, std::min(kLongest, most / tileHeight));
   // Pieces for a whole warp at least.
-  tileHeight = std::max(tileHeight, Team::warp * vector / tileWidth);
+  tileHeight = std::max(tileHeight, kernel.device.warpThreads * vector / tileWidth);
   threads = std::min(kMostThreads, tileWidth * tileHeight / vector);
   across = ceilDiv(width, tileWidth);
   down = ceilDiv(height, tileHeight);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels for epilogues of GEMMs that cuBLASLt lacks (lib/Runtime/cuda/GemmApart.cpp): activations and their gradients
 // over whole matrices.
+#include "Device.h"
 #include "Images.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -46,7 +47,7 @@ LogicalResult makeGelu(ModuleOp module, Location loc, const std::string &name, i
   YieldOp::create(builder, loc, made->front());
   OwningOpRef<Operation *> fusion(Operation::create(state));
   builder.setInsertionPointToEnd(module.getBody());
-  FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, cast<FusionOp>(*fusion), inputs, buffer, name);
+  FailureOr<GpuKernelInfo> info = emitGpuKernel(builder, cast<FusionOp>(*fusion), inputs, buffer, name, device);
   if (failed(info))
     return failure();
   for (GpuLaunch &launch : info->launches)

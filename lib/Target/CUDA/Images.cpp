@@ -2,6 +2,8 @@
 // Kernels to PTX, PTX to machine code where there is an assembler, or kernels to loops on the host.
 #include "Images.h"
 
+#include "Device.h"
+
 #include "../KernelCode.h"
 #include "KernelMaker.h"
 
@@ -182,15 +184,15 @@ static std::string missingCode(const CodeOptions &options, StringRef ptxas) {
 
 /// Adds kernels of `arch` with their places on the device that stands for it.
 static void describe(const Program &program, ArrayRef<KernelUse> uses, StringRef arch, memory::KernelCode &code) {
-  const GpuDevice *device = gpuDeviceOf(arch);
+  const DeviceModel *model = device.modelOf(arch);
   for (const KernelUse &use : uses) {
     memory::AssembledKernel kernel{use.name, arch.str(), use.registers, use.sharedBytes, use.spilledBytes, {}};
-    if (auto number = program.entryNumbers.find(use.name); device && number != program.entryNumbers.end()) {
+    if (auto number = program.entryNumbers.find(use.name); model && number != program.entryNumbers.end()) {
       const KernelEntry &entry = program.entries[number->second];
       auto productOf = [](const std::array<int64_t, 3> &extents) { return extents[0] * extents[1] * extents[2]; };
-      int64_t resident = residentBlocks(*device, productOf(entry.block), use.registers, use.sharedBytes);
-      double waves = wavesOf(*device, productOf(entry.grid), resident);
-      kernel.places = {device->name.str(), resident, waves, fullnessOf(waves)};
+      int64_t resident = residentBlocks(device, *model, productOf(entry.block), use.registers, use.sharedBytes);
+      double waves = wavesOf(*model, productOf(entry.grid), resident);
+      kernel.places = {model->name.str(), resident, waves, fullnessOf(waves)};
     }
     code.kernels.push_back(std::move(kernel));
   }

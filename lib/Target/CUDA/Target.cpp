@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA GPUs as a target: what they are capable of and the target's options.
+#include "Device.h"
 #include "Emit.h"
 #include "KernelMaker.h"
 
@@ -44,8 +45,13 @@ public:
 
   Capabilities capabilities() const override {
     Capabilities result;
+    result.device = &cuda::device;
     result.fusion = KernelCapabilities::ofThreadGrids();
+    // What cuDNN's engines and our tiles take.
     result.calls.attention = fusesAttention;
+    result.calls.attentionDepth = 128;
+    // 16 bytes of 16-bit elements: what epilogues of cuBLASLt exchange, and channels of cuDNN's fused convolutions.
+    result.calls.attentionUnit = result.calls.chainedColumns = result.calls.summedChannels = 8;
     result.calls.chainedGemms = result.calls.channelSums = result.wholeRecurrences = true;
     result.calls.alphaScales = result.calls.biasThroughReshape = true;
     result.calls.everyOperandType = result.orderedSums = false;
@@ -56,7 +62,7 @@ public:
   memory::BufferizationPolicy bufferization() const override {
     using Policy = memory::BufferizationPolicy;
     Policy policy;
-    policy.alignment = GpuTarget().accessBytes;
+    policy.alignment = cuda::device.accessBytes;
     policy.filters = Policy::Filters::ChannelsLast;
     policy.workspace = Policy::Workspace::Library;
     policy.float8 = multipliesFloat8() ? Policy::Float8::Gemms : Policy::Float8::None;
@@ -70,7 +76,7 @@ public:
     policy.bundles = Policy::Bundles::Flat;
     return policy;
   }
-  memory::KernelEmitter kernels(bool) const override { return threadGrids(); }
+  memory::KernelEmitter kernels(bool) const override { return threadGrids(cuda::device); }
 
   void registerDialects(DialectRegistry &registry) const override { cuda::registerPtxDialects(registry); }
 

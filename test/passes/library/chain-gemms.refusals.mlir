@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-chain-gemms | FileCheck %s
-// RUN: mpt-opt %s --library-chain-gemms --debug-only=library-chain-gemms 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-chain-gemms=column-unit=8 | FileCheck %s
+// RUN: mpt-opt %s --library-chain-gemms=column-unit=8 --debug-only=library-chain-gemms 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // CHECK-LABEL: func.func @two_readers
 // CHECK-NOT: library.gemm

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-count-traffic | FileCheck %s
+// RUN: mpt-opt %s "--library-count-traffic=shared-bytes=232448 sector-bytes=32" | FileCheck %s
 // One kernel reads and writes 128 bytes; the GEMM's own traffic does not count.
 // CHECK: func.func @layer({{.*}}mpt.traffic = array<i64: 256, 256>
 func.func @layer(%a: tensor<4x16xf32>, %b: tensor<16x8xf32>) -> tensor<4x8xf32> {

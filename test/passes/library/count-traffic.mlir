@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-count-traffic | FileCheck %s
+// RUN: mpt-opt %s "--library-count-traffic=shared-bytes=232448 sector-bytes=32" | FileCheck %s
 
 // Two kernels could be one: the value between them counts once, where somebody else reads it.
 // CHECK: func.func @chain({{.*}}mpt.traffic = array<i64: 384, 384>

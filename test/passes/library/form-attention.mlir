@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-form-attention --canonicalize | FileCheck %s
-// RUN: mpt-opt %s --library-form-attention --debug-only=library-form-attention 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s "--library-form-attention=most-depth=128 depth-unit=8" --canonicalize | FileCheck %s
+// RUN: mpt-opt %s "--library-form-attention=most-depth=128 depth-unit=8" --debug-only=library-form-attention 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // Scales of queries and of keys, a causal mask by compared positions, and the backward pass: one call each way.
 // CHECK-LABEL: func.func @step
@@ -141,7 +141,7 @@ func.func @wide(%q: tensor<2x2x8x16xf32>, %k: tensor<2x2x8x16xf32>, %v: tensor<2
 
 // A depth that is no multiple of 8.
 // CHECK-LABEL: func.func @odd
-// WHY: library-form-attention: {{.*}}: not an attention: expected depths of at most 128 in eights, got another depth
+// WHY: library-form-attention: {{.*}}: not an attention: expected depths of at most 128 in multiples of 8, got another depth
 // CHECK-NOT: library.attention
 // CHECK: mpt.softmax
 func.func @odd(%q: tensor<2x2x8x12xbf16>, %k: tensor<2x2x8x12xbf16>, %v: tensor<2x2x8x12xbf16>) -> tensor<2x2x8x12xbf16> {

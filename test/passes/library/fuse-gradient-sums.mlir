@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-fuse-gradient-sums | FileCheck %s
-// RUN: mpt-opt %s --library-fuse-gradient-sums --debug-only=library-fuse-gradient-sums 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-fuse-gradient-sums=channel-unit=8 | FileCheck %s
+// RUN: mpt-opt %s --library-fuse-gradient-sums=channel-unit=8 --debug-only=library-fuse-gradient-sums 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // Both sums come with the gradient; the kernel takes them unless they are NaN.
 // CHECK-LABEL: func.func @norm

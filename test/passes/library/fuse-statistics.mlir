@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-fuse-statistics | FileCheck %s
-// RUN: mpt-opt %s --library-fuse-statistics --debug-only=library-fuse-statistics 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-fuse-statistics=channel-unit=8 | FileCheck %s
+// RUN: mpt-opt %s --library-fuse-statistics=channel-unit=8 --debug-only=library-fuse-statistics 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // The call leaves both sums. The kernel takes them where they are sound, and reads the result where they are not.
 // CHECK-LABEL: func.func @norm
@@ -43,7 +43,7 @@ func.func @wide(%x: tensor<4x8x16x16xf32>, %w: tensor<64x8x3x3xf32>) -> (tensor<
 // Channels that libraries do not take.
 // CHECK-LABEL: func.func @three
 // CHECK: mpt.conv
-// WHY: library-fuse-statistics: {{.*}}: no channel sums: expected channels in eights, got others
+// WHY: library-fuse-statistics: {{.*}}: no channel sums: expected channels in multiples of 8, got others
 func.func @three(%x: tensor<4x3x16x16xf16>, %w: tensor<64x3x3x3xf16>) -> (tensor<64xf64>, tensor<64xf64>) {
   %y = mpt.conv %x, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x3x16x16xf16>, tensor<64x3x3x3xf16>) -> tensor<4x64x16x16xf16>
   %r:2 = mpt.fusion(%y) : (tensor<4x64x16x16xf16>) -> (tensor<64xf64>, tensor<64xf64>) {

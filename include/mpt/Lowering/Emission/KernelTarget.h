@@ -15,6 +15,7 @@ struct KernelTarget {
   /// Conversions of narrow floats, exponentials and quotients of f32 stay one op each: expandFloatOps, or the code
   /// generator of a device that has instructions for them, expands them later.
   bool keepsFloatOps = false;
+  int64_t warpThreads = 1; ///< a device's threads that exchange values without memory
   /// FP32 sums are exact up to the last rounding, so that they have no order.
   bool exactSums = false;
   /// The processor this process runs on.

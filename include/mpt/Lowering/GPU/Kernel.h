@@ -5,21 +5,13 @@
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Lowering/Emission/KernelTarget.h"
+#include "mpt/Lowering/GPU/Device.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include <array>
 
 namespace mpt {
-
-/// What schedules may assume of the device. The defaults suit every architecture from sm_80 on; results depend on none
-/// of it but the grouping of sums.
-struct GpuTarget {
-  int64_t multiprocessors = 132; ///< grids are sized so that all of them are busy
-  int64_t maxThreads = 256;      ///< of a block of a row; other blocks are no larger
-  int64_t sharedBytes = 48 << 10;
-  int64_t accessBytes = 16; ///< widest access of one thread
-};
 
 struct GpuLaunch {
   mlir::func::FuncOp function;
@@ -38,24 +30,14 @@ struct GpuKernelInfo {
 /// `builder`'s insertion point (in a module) in scf, arith, math, vector, memref and gpu (thread_id, block_id, barrier,
 /// shuffle); shared memory is a memref.global of memory space 3. Buffers have static strides and offset 0.
 ///
-/// `alignments` are the bytes that each buffer's address is known to be a multiple of (inputs, then outputs); empty: 16
-/// for all. It limits the width of accesses, never the result. Sums have a fixed order: results do not change from run
-/// to run. Two outputs never share memory; an output may be the buffer of an input only as `mpt.in_place` says. Fails
-/// with an error at the op that has no loop form.
+/// `alignments` are the bytes that each buffer's address is known to be a multiple of (inputs, then outputs); empty:
+/// the widest access for all. It limits the width of accesses, never the result. Sums have a fixed order: results do
+/// not change from run to run. Two outputs never share memory; an output may be the buffer of an input only as
+/// `mpt.in_place` says. Fails with an error at the op that has no loop form.
 llvm::FailureOr<GpuKernelInfo> emitGpuKernel(mlir::OpBuilder &builder, FusionOp fusion,
                                              llvm::ArrayRef<mlir::MemRefType> inputs,
                                              llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name,
-                                             const GpuTarget &target = {}, llvm::ArrayRef<int64_t> alignments = {});
-
-/// A kernel `@name(from, to)` that copies between buffers of one shape and element type, whatever their strides; a
-/// change of the contiguous axis goes through shared memory.
-llvm::FailureOr<GpuKernelInfo> emitGpuCopy(mlir::OpBuilder &builder, mlir::Location loc, mlir::MemRefType from,
-                                           mlir::MemRefType to, llvm::StringRef name, const GpuTarget &target = {},
-                                           llvm::ArrayRef<int64_t> alignments = {});
-
-/// A kernel `@name(buffer)` that writes zeros to every element.
-llvm::FailureOr<GpuKernelInfo> emitGpuZero(mlir::OpBuilder &builder, mlir::Location loc, mlir::MemRefType type,
-                                           llvm::StringRef name, const GpuTarget &target = {});
+                                             const DeviceDescription &device, llvm::ArrayRef<int64_t> alignments = {});
 
 } // namespace mpt
 

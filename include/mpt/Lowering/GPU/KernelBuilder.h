@@ -11,7 +11,7 @@ namespace mpt {
 class GpuKernelBuilder : public KernelNest {
 public:
   GpuKernelBuilder(mlir::OpBuilder &builder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
-                   llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, const GpuTarget &target,
+                   llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, const DeviceDescription &device,
                    llvm::ArrayRef<int64_t> alignments);
 
   /// What a launch's body is built with. Emission at scope 0 of the emitter is executed by all threads.
@@ -58,7 +58,7 @@ public:
 
   mlir::OpBuilder &builder;
   llvm::StringRef name;
-  const GpuTarget &target;
+  const DeviceDescription &device;
   llvm::ArrayRef<int64_t> alignments;
   KernelTarget loops; ///< what one thread's code may assume
   GpuKernelInfo info;

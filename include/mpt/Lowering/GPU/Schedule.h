@@ -31,7 +31,7 @@ llvm::ArrayRef<GpuScheduleMaker> gpuSchedules();
 llvm::FailureOr<GpuKernelInfo> emitGpuKernel(mlir::OpBuilder &builder, FusionOp fusion,
                                              llvm::ArrayRef<mlir::MemRefType> inputs,
                                              llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name,
-                                             const GpuTarget &target, llvm::ArrayRef<int64_t> alignments,
+                                             const DeviceDescription &device, llvm::ArrayRef<int64_t> alignments,
                                              llvm::ArrayRef<GpuScheduleMaker> schedules);
 
 } // namespace mpt
