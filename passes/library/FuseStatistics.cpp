@@ -66,7 +66,8 @@ SmallVector<Moment> momentsOf(FusionOp fusion, Value argument) {
 void useSums(FusionOp fusion, ArrayRef<Moment> moments, ValueRange sums) {
   ReduceOp first = moments.front().reduce;
   RankedTensorType x = tensorType(first.getX());
-  double count = static_cast<double>(x.getNumElements() / x.getDimSize(1));
+  const int64_t elements = x.getNumElements() / x.getDimSize(1);
+  const auto count = static_cast<double>(elements);
   OpBuilder builder(fusion.getContext());
   builder.setInsertionPointToStart(&fusion.getBody().front());
   GraphBuilder b(builder, fusion.getLoc());
