@@ -254,9 +254,9 @@ void mpt::addReduceRules(RuleTable &t) {
   t.on("ReduceLogSumExp", 1, takes(1, importReduce<ReduceKind::sum, Before::exponential, After::none, 18>),
        {NumericClass::Reduction, Arithmetic::Bounds});
   t.on("CumSum", 11, takes(2, importCumSum), {NumericClass::Reduction, Arithmetic::Accumulates});
-  t.on("TopK", 1, takes(1, importTopK), NumericClass::Movement);
+  t.on("TopK", 1, takes(1, importTopK), {NumericClass::Movement, Arithmetic::Finds});
   t.on("Hardmax", 1, takes(1, importHardmax), {NumericClass::Movement, Arithmetic::Bounds});
-  t.on("ArgMax", 1, takes(1, importArg<ReduceKind::max>), {NumericClass::Movement, Arithmetic::Counts});
-  t.on("ArgMin", 1, takes(1, importArg<ReduceKind::min>), {NumericClass::Movement, Arithmetic::Counts});
+  t.on("ArgMax", 1, takes(1, importArg<ReduceKind::max>), {NumericClass::Movement, Arithmetic::Finds});
+  t.on("ArgMin", 1, takes(1, importArg<ReduceKind::min>), {NumericClass::Movement, Arithmetic::Finds});
   t.on("CumProd", 26, takes(2, importCumProd), {NumericClass::Reduction, Arithmetic::Expands});
 }

@@ -49,6 +49,22 @@ CASES = {
         "g (int64[1,600] mask, float[1,600,4] x) => (float[1,600,3] y) { m = Cast<to=1>(mask) ax = Constant<value_int=1>() p = CumSum(m, ax)"
         " i = Cast<to=7>(p) e = Gather(pos, i) h = MatMul(x, w) z = Add(h, e) y = MatMul(z, v) }",
         {"pos": f(601, 5), "w": f(4, 5), "v": f(5, 3)}, {"mask": np.ones((1, 600), np.int64), "x": f(1, 600, 4)}, USUAL),
+    "nearest rows of a table": (
+        "g (float[64,8] x) => (float[64,3] y) { z = Gemm<transB=1>(x, we, be) zz = Mul(z, z) u = Constant<value_ints=[1]>()"
+        " a = ReduceSum<keepdims=1>(zz, u) cc = Mul(code, code) b = ReduceSum<keepdims=0>(cc, u) t = Transpose(code) p = MatMul(z, t)"
+        " two = Constant<value_float=2.0>() p2 = Mul(p, two) s = Add(a, b) d = Sub(s, p2) i = ArgMin<axis=1,keepdims=0>(d)"
+        " q = Gather(code, i) m = Constant<value_float=-20.0>() r = Add(q, m) y = MatMul(r, v) }",
+        {"we": f(8, 8), "be": np.full(8, 20, np.float32), "code": (20 + f(400, 8)).astype(np.float32), "v": f(8, 3)}, {"x": f(64, 8)}, USUAL),
+    "distances of inputs by their squares": (
+        "g (float[16,3] x) => (float[16,2] y) { xx = Mul(x, x) u = Constant<value_ints=[1]>() a = ReduceSum<keepdims=1>(xx, u)"
+        " b = Transpose(a) t = Transpose(x) p = MatMul(x, t) two = Constant<value_float=-2.0>() p2 = Mul(p, two) s = Add(a, p2)"
+        " d = Add(s, b) c = Constant<value_float=-0.02>() e = Mul(d, c) k = Exp(e) y = MatMul(k, w) }",
+        {"w": f(16, 2)}, {"x": (1000 + f(16, 3, scale=3)).astype(np.float32)}, {"amp-f16": .03, "amp-bf16": .03}),
+    "logarithms of a spectrum, less their mean": (
+        "g (float[4,64] x) => (float[4,3] y) { s = MatMul(x, dft) p = Mul(s, s) m = MatMul(p, mel) z = Log(m)"
+        " a = ReduceMean<axes=[1],keepdims=1>(z) c = Sub(z, a) y = MatMul(c, w) }",
+        {"dft": np.cos(np.outer(np.arange(64), np.arange(33)) * np.pi / 32).astype(np.float32), "mel": np.abs(f(33, 8)) + .5, "w": f(8, 3)},
+        {"x": f(4, 64, scale=1e4)}, USUAL),
     "division by lengths": (
         "g (float[4,8] x, int64[4] n) => (float[4,5] y) { nf = Cast<to=1>(n) u = Constant<value_ints=[1]>() nc = Unsqueeze(nf, u)"
         " h = MatMul(x, w1) d = Div(h, nc) y = MatMul(d, w2) }",

@@ -33,6 +33,7 @@ enum class Arithmetic : uint8_t {
   Inverts,     ///< one over operand 0, or over its root
   Waves,       ///< sine and cosine: operand 0 is an angle
   Tests,       ///< flags
+  Finds,       ///< positions of elements that operand 0 chooses, or these elements
   Counts,      ///< positions and extents, whatever the operands hold
   Steps,       ///< from operand 0 up to operand 1, operand 2 apart
   Samples      ///< elements of operand 0 at positions that operand 1 tells

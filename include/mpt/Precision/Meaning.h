@@ -76,6 +76,9 @@ private:
   void findEnds(mlir::func::FuncOp function, const llvm::DenseSet<mlir::Operation *> &ending);
   void keepIndex(mlir::Value value, llvm::StringRef why);
   void keepExpanded(mlir::Operation *op);
+  bool keepProducts(mlir::Value value, llvm::StringRef why, llvm::DenseMap<mlir::Operation *, bool> &seen);
+  bool isLookedUp(mlir::Value indices) const;
+  bool isTable(mlir::Value value) const;
   bool keepPosition(mlir::Value value, llvm::StringRef why, llvm::DenseMap<mlir::Operation *, bool> &seen);
 
   llvm::DenseMap<mlir::Value, Meaning> meanings;

@@ -58,7 +58,7 @@ static bool endsInChoice(Operation *op) {
     case Arithmetic::Saturates:
     case Arithmetic::Expands:
     case Arithmetic::Tests:
-    case Arithmetic::Counts:
+    case Arithmetic::Finds:
       return End::One;
     case Arithmetic::Clamps:
       return End::Further;
@@ -206,8 +206,73 @@ static bool expands(Operation *op) {
          (arithmetic == Arithmetic::Multiplies && op->getNumOperands() == 2 && op->getOperand(0) == op->getOperand(1));
 }
 
+/// True where elements are constants or positions, moved at most.
+bool Meanings::isTable(Value value) const {
+  Operation *op = value.getDefiningOp();
+  while (arithmeticOf(op) == Arithmetic::Moves && op->getNumOperands() > 0)
+    op = op->getOperand(0).getDefiningOp();
+  return of(value).constant || arithmeticOf(op) == Arithmetic::Counts;
+}
+
+/// True for integers that say which elements an op reads, or that are compared with positions as one-hot rows are.
+bool Meanings::isLookedUp(Value indices) const {
+  SmallPtrSet<Operation *, 16> seen;
+  SmallVector<Value> work{indices};
+  while (!work.empty())
+    for (OpOperand &use : work.pop_back_val().getUses()) {
+      Operation *user = use.getOwner();
+      Arithmetic arithmetic = arithmeticOf(user);
+      bool picks = arithmetic == Arithmetic::Moves || arithmetic == Arithmetic::Chooses;
+      for (Value result : user->getResults()) {
+        if (picks && isFloat(result))
+          return true;
+        if (arithmetic == Arithmetic::Tests &&
+            llvm::any_of(user->getOperands(), [&](Value other) { return other != use.get() && isTable(other); }))
+          return true;
+        bool isFlag = getElementTypeOrSelf(result).isInteger(1);
+        if (!isFloat(result) && !isFlag && seen.insert(user).second)
+          work.push_back(result);
+      }
+    }
+  return false;
+}
+
+/// Keeps the products of inputs wide that squares of inputs are added to: of |a|^2 + |b|^2 - 2ab little is left, and
+/// what rounding took from each shows. True where `value` has such products.
+bool Meanings::keepProducts(Value value, StringRef why, llvm::DenseMap<Operation *, bool> &seen) {
+  Operation *op = value.getDefiningOp();
+  if (auto known = seen.find(op); known != seen.end())
+    return known->second;
+  bool found = seen[op] = false;
+  switch (arithmeticOf(op)) {
+  case Arithmetic::Contracts:
+    found = llvm::all_of(op->getOperands(), [&](Value operand) {
+      const Meaning &m = of(operand);
+      return m.direct && !m.constant && !m.weight;
+    });
+    break;
+  case Arithmetic::Moves:
+  case Arithmetic::Negates:
+    found = keepProducts(op->getOperand(0), why, seen);
+    break;
+  case Arithmetic::Adds:
+  case Arithmetic::Subtracts:
+  case Arithmetic::Multiplies:
+  case Arithmetic::Divides:
+    for (Value operand : op->getOperands())
+      found |= !of(operand).direct && keepProducts(operand, why, seen);
+    break;
+  default:
+    break;
+  }
+  seen[op] = found;
+  if (found)
+    ends.try_emplace(op, why);
+  return found;
+}
+
 void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
-  llvm::DenseMap<Operation *, bool> seen;
+  llvm::DenseMap<Operation *, bool> positions, products;
   function.walk([&](Operation *op) {
     if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op)) {
       expanded.try_emplace(op, "its powers may leave the narrow type's range");
@@ -223,13 +288,27 @@ void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &endi
       if (op->getNumOperands() > 1)
         keepIndex(op->getOperand(1), "positions to sample at are made of it");
       break;
+    case Arithmetic::Finds:
+      for (Value result : op->getResults())
+        if (isFloat(op->getOperand(0)) && !isFloat(result) && isLookedUp(result))
+          keepIndex(op->getOperand(0), "what is looked up is chosen by it");
+      break;
+    case Arithmetic::Adds:
+    case Arithmetic::Subtracts:
+      if (llvm::any_of(op->getOperands(), [&](Value operand) { return of(operand).direct && of(operand).large; }))
+        keepProducts(op->getResult(0), "squares of inputs are added to it", products);
+      break;
+    case Arithmetic::Diverges:
+      if (op->getNumOperands() > 0 && of(op->getOperand(0)).large && !ending.contains(op))
+        ends.try_emplace(op, "a logarithm of an input's powers");
+      break;
     case Arithmetic::Waves:
-      keepPosition(op->getOperand(0), "an angle is made of it", seen);
+      keepPosition(op->getOperand(0), "an angle is made of it", positions);
       break;
     case Arithmetic::Tests:
       for (Value operand : op->getOperands())
         if (isFloat(operand) && of(operand).positional)
-          keepPosition(operand, "a limit is compared with it", seen);
+          keepPosition(operand, "a limit is compared with it", positions);
       break;
     default:
       break;

@@ -73,7 +73,8 @@ void mpt::registerMeanings(DialectRegistry &registry) {
     attach<Arithmetic::Saturates, TanhOp, SigmoidOp, ErfOp, HardSigmoidOp, SignOp>(context);
     attach<Arithmetic::Waves, SinOp, CosOp>(context);
     attach<Arithmetic::Tests, CompareOp, IsNaNOp, IsInfOp, IsFiniteOp, AndOp, OrOp, XorOp, NotOp>(context);
-    attach<Arithmetic::Counts, IotaOp, ArgReduceOp>(context);
+    attach<Arithmetic::Finds, ArgReduceOp>(context);
+    attach<Arithmetic::Counts, IotaOp>(context);
     ReduceOp::attachInterface<Reduction>(*context);
     // Gradients, updates and losses have the magnitude that a loss scale gives them; of the others nothing is known.
     attach<Arithmetic::Unknown, AvgPoolBackwardOp, BatchNormBackwardOp, GeluBackwardOp, GroupNormBackwardOp,

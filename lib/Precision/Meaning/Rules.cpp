@@ -292,6 +292,12 @@ static Meaning inferBounded(ArrayRef<const Meaning *> operands, bool isWave) {
   return result;
 }
 
+static Meaning inferLogarithm(const Meaning &x) {
+  Meaning result = inferBounded({&x}, /*isWave=*/false);
+  result.direct |= x.large; // of a spectrum: tens that differ by tenths
+  return result;
+}
+
 static Meaning inferInverse(const Meaning &x) {
   Meaning result = inferBounded({&x}, /*isWave=*/false);
   result.least = leastOver(1, x);
@@ -435,6 +441,7 @@ Meaning mpt::infer(Arithmetic arithmetic, Operation *op, ArrayRef<const Meaning 
   case Arithmetic::Unknown:
     return meaningOfType(type);
   case Arithmetic::Moves: // or says where elements were found
+  case Arithmetic::Finds:
     return isFloat(type) == isFloat(op->getOperand(0).getType()) ? x : inferCount(op);
   case Arithmetic::Samples:
     return inferSample(x);
@@ -476,8 +483,9 @@ Meaning mpt::infer(Arithmetic arithmetic, Operation *op, ArrayRef<const Meaning 
     return inferRoot(operands);
   case Arithmetic::Bounds:
   case Arithmetic::Saturates:
-  case Arithmetic::Diverges:
     return inferBounded(operands, /*isWave=*/false);
+  case Arithmetic::Diverges:
+    return inferLogarithm(x);
   case Arithmetic::Inverts:
     return inferInverse(x);
   case Arithmetic::Waves:

@@ -23,3 +23,17 @@ func.func @forward(%x: tensor<4x8xf32> {mpt.name = "x"}, %w: tensor<8x8xf32> {mp
   %6 = mpt.gather %table, %3 {axis = 0} : (tensor<4000x2xf32>, tensor<4x8xi64>) -> tensor<4x8x2xf32>
   return %6, %5 : tensor<4x8x2xf32>, tensor<4x8xf32>
 }
+
+// Scores that choose rows of a table are as exact as indices; those that choose a class for the caller are not.
+// CORE-LABEL: func.func @nearest
+// CORE: mpt.matmul {{.*}}results = [f32], rule = "what is looked up is chosen by it"
+// CORE: mpt.matmul {{.*}}operands = [f16, f16]
+func.func @nearest(%x: tensor<4x8xf32> {mpt.name = "x"}, %table: tensor<16x8xf32> {mpt.name = "table"})
+    -> (tensor<4x8xf32> {mpt.name = "y"}, tensor<4xi64> {mpt.name = "class"}) {
+  %0 = mpt.matmul %x, %table {transpose_b = true} : (tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<4x16xf32>
+  %1 = mpt.arg_reduce %0 {axis = 1 : i64, kind = #mpt<reduce_kind max>} : (tensor<4x16xf32>) -> tensor<4xi64>
+  %2 = mpt.gather %table, %1 {axis = 0} : (tensor<16x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  %3 = mpt.matmul %2, %table {transpose_b = true} : (tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<4x16xf32>
+  %4 = mpt.arg_reduce %3 {axis = 1 : i64, kind = #mpt<reduce_kind max>} : (tensor<4x16xf32>) -> tensor<4xi64>
+  return %2, %4 : tensor<4x8xf32>, tensor<4xi64>
+}
