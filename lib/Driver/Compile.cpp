@@ -216,6 +216,7 @@ private:
     import.optimizerModel = options.optimizerModel;
     import.evalModel = options.evalModel;
     // Whoever names a loss wants another step than the file's.
+    import.trains = options.trains && !options.forwardOnly;
     import.ignoresAlgorithms = options.hasLoss || options.forwardOnly;
     FailureOr<OwningOpRef<ModuleOp>> imported = importWithSites(path, import, &context, &sites);
     if (failed(imported))

@@ -42,6 +42,8 @@ struct ImportOptions {
   std::string checkpoint, optimizerModel, evalModel;
   /// `evalModel` was found in a folder and not named by the user.
   bool evalModelIsFound = false;
+  /// A training step is made of it: parameters that an exporter has folded away are told.
+  bool trains = false;
   /// Leave algorithms in training information aside.
   bool ignoresAlgorithms = false;
 };

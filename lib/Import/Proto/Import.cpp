@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points of the importer: from a file, from memory.
 #include "Artifacts.h"
+#include "Computed.h"
 #include "Proto.h"
 
 #include "Roles.h"
@@ -123,6 +124,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
     *header.mutable_functions() = model.functions();
   }
   proto::DeclaredParameters declared = proto::declaredParameters(model.graph()); // before values are dropped
+  proto::ComputedTensors computed(model.graph());
   FailureOr<proto::Artifacts> artifacts = proto::takeArtifacts(model, options, loc);
   if (failed(artifacts) || failed(proto::liftTensors(model, context))) // which are looked for among the initializers
     return failure();
@@ -155,6 +157,8 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
       (brings && failed(freezeParameters(**module, options))))
     return failure();
   form.note(**module);
+  if (options.trains)
+    computed.warn(**module, loc);
   if (sites)
     *sites = sitesOf(initializers, *step);
   joint->form.form = artifacts->found ? "ONNX Runtime artifacts" : joint->form.form;

@@ -166,8 +166,9 @@ llvm::LogicalResult settleTensors(::onnx::ModelProto &model, const ImportOptions
                                   DeclaredParameters &declared, JoinedTensors &joined, SeparatedTensors &separated,
                                   mlir::Location loc);
 
-/// Of values that torch.export's ONNX exporter has folded, the tensors of the module that they were made from.
-llvm::StringMap<std::vector<std::string>> foldedFrom(const ::onnx::GraphProto &graph);
+/// Of values that torch.export's ONNX exporter has folded, the tensors of the module that they were made from, or with
+/// `all` every value on the way as well.
+llvm::StringMap<std::vector<std::string>> foldedFrom(const ::onnx::GraphProto &graph, bool all = false);
 
 /// Parameters of the exported program by its signature, which torch's exporter writes down; nothing without one.
 std::optional<llvm::StringSet<>> exportedParameters(const ::onnx::GraphProto &graph);

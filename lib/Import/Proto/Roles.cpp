@@ -115,7 +115,7 @@ static Made madeByTools(StringRef name) {
 bool mpt::isGeneratedName(StringRef name) { return madeByTools(name) != Made::No; }
 
 /// What code of a module makes is named after what makes it; a number tells nothing.
-static bool isMadeInCode(StringRef name) {
+bool mpt::isMadeInCode(StringRef name) {
   StringRef last = name.substr(name.rfind('.') + 1), word = last.rtrim("0123456789");
   return madeByTools(last) == Made::Somehow && !word.empty() && word != "val_" && word != "val";
 }

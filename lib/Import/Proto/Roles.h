@@ -17,6 +17,9 @@ llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &opti
 /// Names that exporters and optimizers give to what they lift or fold: those of operators, with a number.
 bool isGeneratedName(llvm::StringRef name);
 
+/// The last part of a name is that of arithmetic in a module's code, with a number.
+bool isMadeInCode(llvm::StringRef name);
+
 /// Customary names of statistics, rotary tables, schedules of noise and masks.
 bool isBufferName(llvm::StringRef name);
 

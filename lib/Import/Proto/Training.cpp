@@ -91,26 +91,26 @@ FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   return step;
 }
 
-/// Of the names of what a value was folded from, those that a module may give.
-static std::vector<std::string> tensorsOf(StringRef names) {
+/// The names of what a value was folded from: all, or those that a module may give.
+static std::vector<std::string> tensorsOf(StringRef names, bool all) {
   std::vector<std::string> result;
   SmallVector<StringRef> parts; // ['head.weight', 'val_14']
   names.split(parts, '\'');
   for (size_t i = 1; i < parts.size(); i += 2)
-    if (parts[i].contains('.') || (!isGeneratedName(parts[i]) && parts[i] != "t"))
+    if (all || parts[i].contains('.') || (!isGeneratedName(parts[i]) && parts[i] != "t"))
       result.push_back(parts[i].str());
   return result;
 }
 
 constexpr StringLiteral foldedKey = "pkg.onnxscript.optimizer.folded_from";
 
-llvm::StringMap<std::vector<std::string>> proto::foldedFrom(const GraphProto &graph) {
+llvm::StringMap<std::vector<std::string>> proto::foldedFrom(const GraphProto &graph, bool all) {
   llvm::StringMap<std::vector<std::string>> result;
   auto read = [&](const auto &entries) {
     for (const auto &entry : entries)
       for (const StringStringEntryProto &property : entry.metadata_props())
         if (property.key() == foldedKey)
-          if (std::vector<std::string> tensors = tensorsOf(property.value()); !tensors.empty())
+          if (std::vector<std::string> tensors = tensorsOf(property.value(), all); !tensors.empty())
             result[entry.name()] = std::move(tensors);
   };
   visitGraphs(graph, [&](const GraphProto &part) {
@@ -144,7 +144,7 @@ proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
         if (property.key() == "pkg.torch.export.graph_signature.InputSpec.kind")
           declared[entry.name()] = property.value() == "PARAMETER" ? Declared::Parameter : Declared::Other;
         else if (property.key() == foldedKey) {
-          std::vector<std::string> tensors = tensorsOf(property.value());
+          std::vector<std::string> tensors = tensorsOf(property.value(), /*all=*/false);
           declared[entry.name()] = llvm::all_of(tensors, isNone) ? Declared::Other : Declared::Folded;
         }
       }
