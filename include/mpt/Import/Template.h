@@ -18,6 +18,7 @@ struct TensorView {
   std::vector<int64_t> extents, strides;
   int64_t offset = 0;
   std::vector<int64_t> elements; ///< which of the tensor's each one is; there are no extents then
+  std::string function;          ///< of each element: exp, sigmoid or tanh; empty where it is as it is
 };
 
 /// Which tensor of the file a state takes its values from.

@@ -5,25 +5,158 @@
 #include "Proto.h"
 #include "Roles.h"
 
+#include "Sites.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
+
+#include <algorithm>
+#include <cmath>
 
 using namespace mlir;
 using namespace mpt;
+using namespace ::onnx;
 
-proto::ComputedTensors::ComputedTensors(const ::onnx::GraphProto &graph) {
-  std::optional<llvm::StringSet<>> parameters = exportedParameters(graph);
+proto::ComputedTensors::ComputedTensors(const GraphProto &graph) : parameters(exportedParameters(graph)) {
   if (!parameters)
     return;
   for (const auto &[name, origins] : foldedFrom(graph, /*all=*/true)) {
     bool computed = isMadeInCode(name) || llvm::any_of(origins, isMadeInCode);
     for (const std::string &origin : origins)
       if (parameters->contains(origin))
-        byParameter[origin].push_back({name.str(), computed});
+        byParameter[origin].push_back({name.str(), computed, origins.size() == 1});
   }
+}
+
+namespace {
+/// A function that exporters fold, by the operator's name without a number, and how it is undone.
+struct Invertible {
+  StringLiteral name, node;
+  float (*inverse)(float);
+};
+constexpr Invertible invertible[] = {{"exp", "Exp", [](float y) { return std::log(y); }},
+                                     {"sigmoid", "Sigmoid", [](float y) { return std::log(y / (1 - y)); }},
+                                     {"tanh", "Tanh", [](float y) { return std::atanh(y); }}};
+} // namespace
+
+/// The elements of an FP32 tensor.
+static SmallVector<float> floatsOf(TensorProto tensor, StringRef folder, Location loc) {
+  FailureOr<ElementsAttr> values = proto::tensorAttr(tensor, folder, loc);
+  if (failed(values))
+    return {};
+  if (auto resource = dyn_cast<DenseF32ResourceElementsAttr>(*values))
+    if (std::optional<ArrayRef<float>> all = resource.tryGetAsArrayRef())
+      return SmallVector<float>(*all);
+  auto dense = dyn_cast<DenseElementsAttr>(*values);
+  return dense ? llvm::to_vector(dense.getValues<float>()) : SmallVector<float>();
+}
+
+/// Puts a parameter and a node that computes `folded` from it in the place of this initializer; false where its values
+/// are none of the function's.
+static bool undo(const Invertible &function, const std::string &parameter, TensorProto &folded, ModelProto &model,
+                 StringRef folder, Location loc) {
+  SmallVector<float> values = floatsOf(folded, folder, loc);
+  for (float &value : values)
+    value = function.inverse(value);
+  if (values.empty() || !llvm::all_of(values, [](float value) { return std::isfinite(value); }))
+    return false;
+  TensorProto tensor;
+  tensor.set_name(parameter);
+  tensor.set_data_type(TensorProto::FLOAT);
+  *tensor.mutable_dims() = folded.dims();
+  tensor.set_raw_data(values.data(), values.size() * sizeof(float));
+  TensorView view;
+  view.extents.assign(folded.dims().begin(), folded.dims().end());
+  SmallVector<int64_t> strides = computeSuffixProduct(view.extents);
+  view.strides.assign(strides.begin(), strides.end());
+  view.function = function.name;
+  proto::noteView(tensor, folded, view);
+  auto &nodes = *model.mutable_graph()->mutable_node();
+  NodeProto &node = *nodes.Add();
+  node.set_op_type(function.node.str());
+  node.set_name(folded.name());
+  node.add_input(parameter);
+  node.add_output(folded.name());
+  std::rotate(nodes.pointer_begin(), nodes.pointer_end() - 1, nodes.pointer_end());
+  folded = std::move(tensor);
+  return true;
+}
+
+void proto::ComputedTensors::unfold(ModelProto &model, StringRef folder, DeclaredParameters &declared,
+                                    Location loc) const {
+  llvm::StringMap<TensorProto *> tensors;
+  for (TensorProto &tensor : *model.mutable_graph()->mutable_initializer())
+    tensors[tensor.name()] = &tensor;
+  for (const auto &[parameter, values] : byParameter) {
+    if (tensors.contains(parameter))
+      continue;
+    if (llvm::none_of(values, [](const Folded &value) { return value.computed; }))
+      for (const Folded &value : values)
+        declared[value.name] = Declared::Moved;
+    TensorProto *folded = values.size() == 1 && values[0].alone ? tensors.lookup(values[0].name) : nullptr;
+    if (!folded || folded->data_type() != TensorProto::FLOAT)
+      continue;
+    StringRef made = StringRef(values[0].name).rtrim("0123456789").rtrim('_');
+    auto function = llvm::find_if(invertible, [&](const Invertible &known) { return known.name == made; });
+    if (function != std::end(invertible) && undo(*function, parameter, *folded, model, folder, loc))
+      declared[parameter] = Declared::Parameter;
+  }
+}
+
+/// How many results a layer has a feature each of, by its weight; 0 for other nodes.
+static int64_t biasExtent(const NodeProto &node, const TensorProto &weight) {
+  auto attribute = [&](StringRef name, int64_t otherwise) {
+    for (const AttributeProto &given : node.attribute())
+      if (given.name() == name)
+        return given.i();
+    return otherwise;
+  };
+  if (!node.domain().empty() || node.input_size() != 2 || weight.dims_size() < 2)
+    return 0;
+  if (node.op_type() == "Conv")
+    return weight.dims(0);
+  if (node.op_type() == "ConvTranspose")
+    return weight.dims(1) * attribute("group", 1);
+  return node.op_type() == "Gemm" ? weight.dims(attribute("transB", 0) ? 0 : 1) : 0;
+}
+
+void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters &declared) const {
+  if (!parameters)
+    return;
+  llvm::StringMap<const TensorProto *> tensors;
+  for (const TensorProto &tensor : model.graph().initializer())
+    tensors[tensor.name()] = &tensor;
+  llvm::StringMap<std::vector<std::string>> origins = foldedFrom(model.graph());
+  llvm::MapVector<StringRef, TensorProto> biases; // one for all layers that share a weight
+  for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+    const TensorProto *weight = node.input_size() == 2 ? tensors.lookup(node.input(1)) : nullptr;
+    int64_t extent = weight && weight->data_type() == TensorProto::FLOAT ? biasExtent(node, *weight) : 0;
+    auto origin = origins.find(node.input_size() == 2 ? node.input(1) : "");
+    StringRef layer = origin != origins.end() && origin->second.size() == 1 ? StringRef(origin->second[0])
+                      : extent                                              ? StringRef(node.input(1))
+                                                                            : StringRef();
+    std::string name = layer.consume_back(".weight") ? (layer + ".bias").str() : "";
+    if (extent == 0 || !parameters->contains(name) || tensors.contains(name) || byParameter.count(name))
+      continue;
+    TensorProto &bias = biases[parameters->find(name)->getKey()];
+    if (bias.name().empty()) {
+      bias.set_name(name);
+      bias.set_data_type(TensorProto::FLOAT);
+      bias.add_dims(extent);
+      bias.set_raw_data(std::string(static_cast<size_t>(extent) * sizeof(float), '\0'));
+      noteNew(bias);
+    }
+    noteUse(bias, node, node.input_size());
+    node.add_input(name);
+    declared[name] = Declared::Parameter;
+  }
+  for (auto &[name, bias] : biases)
+    addInitializer(model, std::move(bias));
 }
 
 /// Tensors of the file that ops of the module read, and whether they train.

@@ -3,6 +3,8 @@
 #ifndef MPT_LIB_IMPORT_PROTO_COMPUTED_H
 #define MPT_LIB_IMPORT_PROTO_COMPUTED_H
 
+#include "JointRoles.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "onnx/onnx_pb.h"
 #include "llvm/ADT/StringMap.h"
@@ -20,14 +22,24 @@ public:
   /// Reads a graph as it came; without the exporter's signature there is nothing.
   explicit ComputedTensors(const ::onnx::GraphProto &graph);
 
+  /// Undoes functions of one parameter: exp(t) becomes a parameter t and a node. What else is a parameter in other
+  /// places alone is declared as one.
+  void unfold(::onnx::ModelProto &model, llvm::StringRef folder, DeclaredParameters &declared,
+              mlir::Location loc) const;
+
+  /// Gives layers the biases of the module back that the exporter has dropped since they were zero.
+  void restoreBiases(::onnx::ModelProto &model, DeclaredParameters &declared) const;
+
   /// Says which parameters do not train since the file has no more than numbers made from them, and which numbers stay
   /// while the parameter that they were made from trains.
   void warn(mlir::ModuleOp module, mlir::Location loc) const;
 
 private:
+  std::optional<llvm::StringSet<>> parameters; ///< of the module
   struct Folded {
     std::string name;
     bool computed; ///< by arithmetic, not by movement alone
+    bool alone;    ///< of this parameter, in one step
   };
   std::map<std::string, llvm::SmallVector<Folded>> byParameter; ///< in an order that is the same each time
 };

@@ -215,7 +215,7 @@ private:
   bool mayBeCopy(const TensorProto &tensor) const {
     StringRef name = tensor.name();
     if (auto known = declared.find(name); known != declared.end())
-      return known->second == proto::Declared::Folded;
+      return known->second == proto::Declared::Folded || known->second == proto::Declared::Moved;
     bool path = name.contains('.') && !name.contains('/') && !name.contains(':');
     return !path && (!torch || isGenerated(tensor));
   }

@@ -11,7 +11,8 @@
 namespace mpt::proto {
 
 /// What the exporter says of a tensor: a parameter of its module, none, or a value that it has folded from others.
-enum class Declared { Parameter, Other, Folded };
+/// Folded: made from a module's tensors; Moved: a parameter's elements in other places.
+enum class Declared { Parameter, Other, Folded, Moved };
 using DeclaredParameters = llvm::StringMap<Declared>;
 
 /// What the outputs of a joint graph of someone else are, by name.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matcher: Identity and BatchNormalization of a file.
 // Parameters that an exporter has merged because their first values were equal: each layer gets its own again.
+#include "Computed.h"
 #include "OperandUses.h"
 #include "Proto.h"
 #include "Roles.h"
@@ -423,6 +424,9 @@ FailureOr<proto::SeparatedTensors> proto::separateMerged(ModelProto &model, cons
 LogicalResult proto::settleTensors(ModelProto &model, const ImportOptions &options, StringRef folder,
                                    DeclaredParameters &declared, JoinedTensors &joined, SeparatedTensors &separated,
                                    Location loc) {
+  ComputedTensors computed(model.graph());
+  computed.unfold(model, folder, declared, loc);
+  computed.restoreBiases(model, declared);
   joined = joinCopies(model, folder, declared, loc);
   FailureOr<SeparatedTensors> made = separateMerged(model, options, folder, declared, loc);
   if (failed(made))

@@ -229,7 +229,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   bool isFolded = declared ? *declared == proto::Declared::Folded : folds && made == Made::ByMovement;
   if (declared && (*declared == proto::Declared::Other || (isFolded && !folds)))
     return use.initialState ? "initial state" : "no parameter of the exporter's module";
-  if (declared && *declared == proto::Declared::Parameter)
+  if (declared && (*declared == proto::Declared::Parameter || *declared == proto::Declared::Moved))
     return "";
   if (isBufferName(name))
     return "called like a buffer";

@@ -61,6 +61,13 @@ std::string proto::sitePath(const std::string &path, char kind, size_t index) {
   return path + "/" + kind + std::to_string(index);
 }
 
+std::string proto::newTensorPath(int64_t extent) { return "+" + std::to_string(extent); }
+
+std::optional<int64_t> proto::newTensorExtent(StringRef path) {
+  int64_t extent;
+  return path.consume_front("+") && !path.getAsInteger(10, extent) ? std::optional(extent) : std::nullopt;
+}
+
 void proto::noteSites(ModelProto &model) {
   noteGraph(*model.mutable_graph(), "g");
   for (auto [i, info] : llvm::enumerate(*model.mutable_training_info())) {
@@ -77,6 +84,8 @@ void proto::noteUse(TensorProto &tensor, const NodeProto &node, int input) {
     addNote(tensor, useKey, (at + ":" + Twine(input)).str());
 }
 
+void proto::noteNew(TensorProto &tensor) { addNote(tensor, siteKey, newTensorPath(tensor.dims(0))); }
+
 void proto::noteName(TensorProto &tensor, const std::string &name) { addNote(tensor, nameKey, name); }
 
 void proto::noteView(TensorProto &tensor, const TensorProto &copy, const TensorView &view) {
@@ -88,6 +97,8 @@ void proto::noteView(TensorProto &tensor, const TensorProto &copy, const TensorV
     text += ":" + std::to_string(extent) + "*" + std::to_string(stride);
   for (int64_t element : view.elements)
     text += ":" + std::to_string(element);
+  if (!view.function.empty())
+    text += ":=" + view.function;
   addNote(tensor, viewKey, text);
 }
 
@@ -99,6 +110,10 @@ static std::pair<std::string, TensorView> readView(StringRef text) {
   result.first = parts[0].str();
   parts[1].getAsInteger(10, result.second.offset);
   for (StringRef part : ArrayRef(parts).drop_front(2)) {
+    if (part.consume_front("=")) {
+      result.second.function = part.str();
+      continue;
+    }
     if (!part.contains('*')) {
       part.getAsInteger(10, result.second.elements.emplace_back());
       continue;

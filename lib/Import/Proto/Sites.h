@@ -26,6 +26,11 @@ void noteSites(::onnx::ModelProto &model);
 void noteUse(::onnx::TensorProto &tensor, const ::onnx::NodeProto &node, int input);
 /// Notes what a copy is called in a saved file, where that is not its name here.
 void noteName(::onnx::TensorProto &tensor, const std::string &name);
+/// The path of a vector that the file lacks, and its extent; nothing for other paths.
+std::string newTensorPath(int64_t extent);
+std::optional<int64_t> newTensorExtent(llvm::StringRef path);
+/// Notes that the file lacks this FP32 vector.
+void noteNew(::onnx::TensorProto &tensor);
 /// Notes that `copy` is a view of `tensor`, and has its values in a saved file.
 void noteView(::onnx::TensorProto &tensor, const ::onnx::TensorProto &copy, const TensorView &view);
 /// `to` takes the other one's place in the file.

@@ -149,6 +149,12 @@ void Header::read(StringRef tensor) {
 TemplateBuilder::TemplateBuilder(StringRef bytes, ArrayRef<SavedTensor> tensors, TemplateData &data)
     : bytes(bytes), data(data) {
   for (const SavedTensor &tensor : tensors) {
+    if (newTensorExtent(tensor.site.path)) {
+      split.push_back(&tensor);
+      for (const auto &[node, operand] : tensor.site.uses)
+        reads[node].emplace_back(operand, &tensor);
+      continue;
+    }
     const SavedTensor *&known = saved[tensor.site.path];
     if (!known) {
       known = &tensor;
@@ -249,6 +255,10 @@ Pieces TemplateBuilder::graph(StringRef message, const std::string &path) {
     return result;
   for (const SavedTensor *tensor : split) {
     Header header = headers.lookup(tensor->site.path);
+    if (std::optional<int64_t> extent = newTensorExtent(tensor->site.path)) {
+      header.dims = {*extent};
+      header.type = TensorProto::FLOAT;
+    }
     header.name = nameInFile(*tensor);
     result.addOwn(tagText(GraphProto::kInitializerFieldNumber, delimited));
     result.addMessage("", newTensor(header, *tensor), "");
@@ -278,6 +288,10 @@ Pieces TemplateBuilder::node(StringRef message, const std::string &path) {
     else
       result.add(field->whole);
   }
+  if (changed != reads.end())
+    for (const auto &[number, tensor] : changed->second)
+      if (number == operands) // that the node lacks
+        addText(result, NodeProto::kInputFieldNumber, nameInFile(*tensor));
   return result;
 }
 

@@ -150,6 +150,8 @@ static json::Array describe(llvm::ArrayRef<Piece> pieces, llvm::function_ref<voi
       json::Object tensor{{"state", place.source}, {"type", place.type}, {"count", place.count}};
       if (!place.average.empty())
         tensor["average"] = place.average;
+      if (!place.view.function.empty())
+        tensor["function"] = place.view.function;
       if (!place.view.elements.empty()) {
         tensor["elements"] = json::Array(place.view.elements);
       } else if (!place.view.extents.empty()) {

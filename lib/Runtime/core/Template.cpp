@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 namespace mpt::rt {
@@ -104,11 +105,21 @@ mpt_status Template::open(int descriptor, const char *path) {
   return status ? status : start();
 }
 
+static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
 bool Template::parseView(const Json &json, Piece &piece) {
   piece.extents = integersOf(json, "extents");
   piece.strides = integersOf(json, "strides");
   piece.offset = json.find("offset") ? integerOf(json, "offset") : 0;
   piece.elements = integersOf(json, "elements");
+  if (std::string function = textOf(json, "function"); !function.empty()) {
+    piece.function = function == "exp"       ? static_cast<float (*)(float)>(std::exp)
+                     : function == "sigmoid" ? sigmoid
+                     : function == "tanh"    ? static_cast<float (*)(float)>(std::tanh)
+                                             : nullptr;
+    if (!piece.function)
+      return false;
+  }
   for (int64_t element : piece.elements)
     if (element < 0 || element == INT64_MAX || !piece.extents.empty())
       return false;
@@ -239,10 +250,12 @@ mpt_status Template::putTensor(const Piece &piece, TensorSource &source, bool av
     else if (mpt_status status = source.read(name, begin, some, raw.data()))
       return status;
     const char *data = raw.data();
-    if (!same) {
+    if (!same || piece.function) {
       wide.resize(static_cast<size_t>(some));
       out.resize(static_cast<size_t>(some * to));
       toFloat(dtype, raw.data(), some, wide.data());
+      if (piece.function)
+        std::transform(wide.begin(), wide.end(), wide.begin(), piece.function);
       fromFloat(piece.type, wide.data(), some, out.data());
       data = out.data();
     }

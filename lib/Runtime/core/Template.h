@@ -58,7 +58,9 @@ private:
     int64_t offset = 0;
     std::vector<int64_t> elements; // which of the state's, one by one, where no strides say it
 
-    bool isView() const { return !extents.empty() || !elements.empty(); }
+    float (*function)(float) = nullptr; // of each element of the view
+
+    bool isView() const { return !extents.empty() || !elements.empty() || function; }
     size_t file = 0;
     std::vector<Piece> content;
   };
