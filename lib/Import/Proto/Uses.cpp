@@ -81,6 +81,8 @@ static SmallVector<Value> throughLoop(onnx::NodeOp node, unsigned index) {
   return {inside, node.getResult(result)};
 }
 
+static bool isInput(Value value);
+
 /// The values that have what `operand` has, in another place, type or graph.
 static SmallVector<Value> movedTo(OpOperand &operand) {
   if (auto yield = dyn_cast<onnx::YieldOp>(operand.getOwner())) {
@@ -91,6 +93,9 @@ static SmallVector<Value> movedTo(OpOperand &operand) {
   }
   auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
   if (!node)
+    return {};
+  // Numbers beside an input, as those of an affine map, are no part of a matrix that trains.
+  if (joins(node) && llvm::any_of(node->getOperands(), isInput))
     return {};
   if (moves(node, operand.getOperandNumber()))
     return SmallVector<Value>(node.getResults());
