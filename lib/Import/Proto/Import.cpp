@@ -41,10 +41,14 @@ struct ForwardForm {
     if (failed(norms))
       return failure();
     frozenNorms = *norms;
+    if (options.trains)
+      computed.emplace(model.graph());
     return proto::settleTensors(model, options, folder, declared, joined, separated, loc);
   }
 
   void note(ModuleOp module) const {
+    if (computed)
+      computed->warn(module, module.getLoc());
     if (frozenNorms == 0 && joined.empty())
       return;
     Builder builder(module.getContext());
@@ -58,6 +62,7 @@ struct ForwardForm {
     setAttr<MPTDialect::ManifestAttrHelper>(module, manifest.getDictionary(module.getContext()));
   }
 
+  std::optional<proto::ComputedTensors> computed; ///< of the file as it came, where a step is made of it
   proto::SeparatedTensors separated;
   proto::JoinedTensors joined;
   int64_t frozenNorms = 0;
@@ -124,7 +129,6 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
     *header.mutable_functions() = model.functions();
   }
   proto::DeclaredParameters declared = proto::declaredParameters(model.graph()); // before values are dropped
-  proto::ComputedTensors computed(model.graph());
   FailureOr<proto::Artifacts> artifacts = proto::takeArtifacts(model, options, loc);
   if (failed(artifacts) || failed(proto::liftTensors(model, context))) // which are looked for among the initializers
     return failure();
@@ -157,8 +161,6 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
       (brings && failed(freezeParameters(**module, options))))
     return failure();
   form.note(**module);
-  if (options.trains)
-    computed.warn(**module, loc);
   if (sites)
     *sites = sitesOf(initializers, *step);
   joint->form.form = artifacts->found ? "ONNX Runtime artifacts" : joint->form.form;
