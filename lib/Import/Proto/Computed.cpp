@@ -125,6 +125,22 @@ static int64_t biasExtent(const NodeProto &node, const TensorProto &weight) {
   return node.op_type() == "Gemm" ? weight.dims(attribute("transB", 0) ? 0 : 1) : 0;
 }
 
+static StringRef metadata(const NodeProto &node, StringRef key) {
+  for (const StringStringEntryProto &property : node.metadata_props())
+    if (property.key() == key)
+      return property.value();
+  return {};
+}
+
+/// The batch norm that the exporter has folded into a convolution; empty where there was none.
+static StringRef foldedNorm(const NodeProto &node) {
+  if (!metadata(node, "pkg.onnxscript.rewriter.rule_name").contains("FuseBatchNorm"))
+    return {};
+  SmallVector<StringRef> parts; // ['', 'stem', 'stem.bn', '_native_batch_norm']
+  metadata(node, "pkg.torch.onnx.name_scopes").split(parts, '\'');
+  return parts.size() >= 4 ? parts[parts.size() - 4] : StringRef();
+}
+
 void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters &declared) const {
   if (!parameters)
     return;
@@ -141,6 +157,8 @@ void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters
                       : extent                                              ? StringRef(node.input(1))
                                                                             : StringRef();
     std::string name = layer.consume_back(".weight") ? (layer + ".bias").str() : "";
+    if (StringRef norm = foldedNorm(node); !norm.empty()) // its shift holds the layer's bias
+      name = (norm + ".bias").str();
     if (extent == 0 || !parameters->contains(name) || tensors.contains(name) || byParameter.count(name))
       continue;
     TensorProto &bias = biases[parameters->find(name)->getKey()];

@@ -27,7 +27,8 @@ public:
   void unfold(::onnx::ModelProto &model, llvm::StringRef folder, DeclaredParameters &declared,
               mlir::Location loc) const;
 
-  /// Gives layers the biases of the module back that the exporter has dropped since they were zero.
+  /// Gives layers the biases of the module back that the exporter has dropped since they were zero, and the shifts of
+  /// batch norms that it has folded into convolutions.
   void restoreBiases(::onnx::ModelProto &model, DeclaredParameters &declared) const;
 
   /// Says which parameters do not train since the file has no more than numbers made from them, and which numbers stay
