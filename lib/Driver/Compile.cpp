@@ -215,8 +215,8 @@ private:
     import.checkpoint = options.checkpoint;
     import.optimizerModel = options.optimizerModel;
     import.evalModel = options.evalModel;
-    // Whoever names a loss wants another step than the file's.
     import.trains = options.trains && !options.forwardOnly;
+    // Whoever names a loss wants another step than the file's.
     import.ignoresAlgorithms = options.hasLoss || options.forwardOnly;
     FailureOr<OwningOpRef<ModuleOp>> imported = importWithSites(path, import, &context, &sites);
     if (failed(imported))

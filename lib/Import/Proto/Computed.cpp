@@ -152,14 +152,14 @@ void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters
   for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
     const TensorProto *weight = node.input_size() == 2 ? tensors.lookup(node.input(1)) : nullptr;
     int64_t extent = weight && weight->data_type() == TensorProto::FLOAT ? biasExtent(node, *weight) : 0;
-    auto origin = origins.find(node.input_size() == 2 ? node.input(1) : "");
-    StringRef layer = origin != origins.end() && origin->second.size() == 1 ? StringRef(origin->second[0])
-                      : extent                                              ? StringRef(node.input(1))
-                                                                            : StringRef();
+    if (extent == 0)
+      continue;
+    auto origin = origins.find(node.input(1));
+    StringRef layer = origin != origins.end() && origin->second.size() == 1 ? origin->second[0] : node.input(1);
     std::string name = layer.consume_back(".weight") ? (layer + ".bias").str() : "";
     if (StringRef norm = foldedNorm(node); !norm.empty()) // its shift holds the layer's bias
       name = (norm + ".bias").str();
-    if (extent == 0 || !parameters->contains(name) || tensors.contains(name) || byParameter.count(name))
+    if (!parameters->contains(name) || tensors.contains(name) || byParameter.count(name))
       continue;
     TensorProto &bias = biases[parameters->find(name)->getKey()];
     if (bias.name().empty()) {
