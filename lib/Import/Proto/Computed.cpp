@@ -125,20 +125,12 @@ static int64_t biasExtent(const NodeProto &node, const TensorProto &weight) {
   return node.op_type() == "Gemm" ? weight.dims(attribute("transB", 0) ? 0 : 1) : 0;
 }
 
-static StringRef metadata(const NodeProto &node, StringRef key) {
-  for (const StringStringEntryProto &property : node.metadata_props())
-    if (property.key() == key)
-      return property.value();
-  return {};
-}
-
 /// The batch norm that the exporter has folded into a convolution; empty where there was none.
 static StringRef foldedNorm(const NodeProto &node) {
-  if (!metadata(node, "pkg.onnxscript.rewriter.rule_name").contains("FuseBatchNorm"))
-    return {};
-  SmallVector<StringRef> parts; // ['', 'stem', 'stem.bn', '_native_batch_norm']
-  metadata(node, "pkg.torch.onnx.name_scopes").split(parts, '\'');
-  return parts.size() >= 4 ? parts[parts.size() - 4] : StringRef();
+  bool folded = llvm::any_of(node.metadata_props(), [](const StringStringEntryProto &entry) {
+    return entry.key() == "pkg.onnxscript.rewriter.rule_name" && StringRef(entry.value()).contains("FuseBatchNorm");
+  });
+  return folded ? proto::exportedModule(node).value_or("") : StringRef();
 }
 
 void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters &declared) const {

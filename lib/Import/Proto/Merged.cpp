@@ -265,13 +265,8 @@ private:
 
   /// The path of the module that a node comes from, as torch's exporters say it; empty where none does.
   std::string scopeOf(const NodeProto &node) const {
-    for (const StringStringEntryProto &entry : node.metadata_props())
-      if (entry.key() == "pkg.torch.onnx.name_scopes") {
-        SmallVector<StringRef> scopes; // ['', 'encoder', 'encoder.norm', 'layer_norm']
-        StringRef(entry.value()).split(scopes, '\'');
-        // A module that is called again gets a number: norm, norm@1.
-        return scopes.size() >= 5 ? scopes[scopes.size() - 4].split('@').first.str() : "";
-      }
+    if (std::optional<StringRef> module = proto::exportedModule(node))
+      return module->str();
     StringRef path = node.name();
     if (!path.consume_front("/"))
       return "";

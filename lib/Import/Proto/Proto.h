@@ -170,6 +170,9 @@ llvm::LogicalResult settleTensors(::onnx::ModelProto &model, const ImportOptions
 /// `all` every value on the way as well.
 llvm::StringMap<std::vector<std::string>> foldedFrom(const ::onnx::GraphProto &graph, bool all = false);
 
+/// The path of the module that torch.export's exporter says a node to be of; nothing where it says none.
+std::optional<llvm::StringRef> exportedModule(const ::onnx::NodeProto &node);
+
 /// Parameters of the exported program by its signature, which torch's exporter writes down; nothing without one.
 std::optional<llvm::StringSet<>> exportedParameters(const ::onnx::GraphProto &graph);
 

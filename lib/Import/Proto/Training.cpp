@@ -120,6 +120,17 @@ llvm::StringMap<std::vector<std::string>> proto::foldedFrom(const GraphProto &gr
   return result;
 }
 
+std::optional<StringRef> proto::exportedModule(const NodeProto &node) {
+  for (const StringStringEntryProto &entry : node.metadata_props())
+    if (entry.key() == "pkg.torch.onnx.name_scopes") {
+      SmallVector<StringRef> scopes; // ['', 'encoder', 'encoder.norm', 'layer_norm']
+      StringRef(entry.value()).split(scopes, '\'');
+      // A module that is called again gets a number: norm, norm@1.
+      return scopes.size() >= 5 ? scopes[scopes.size() - 4].split('@').first : StringRef();
+    }
+  return std::nullopt;
+}
+
 std::optional<llvm::StringSet<>> proto::exportedParameters(const GraphProto &graph) {
   for (const StringStringEntryProto &entry : graph.metadata_props()) {
     if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature")
