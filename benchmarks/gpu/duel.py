@@ -70,6 +70,7 @@ class Peer:
     def __init__(self, name: str, model: str, words: list, limit: float):
         self.row, self.times, self.solo, self.name, self.limit = None, [], [], name, limit
         self.deadline = time.monotonic() + limit  # until it is ready
+        self.runs = False  # it was ready, and has answered since; a step that is wrong is timed too: its kernels tell where time goes
         command = [sys.executable, str(HERE / "bench.py"), name, model, "--wait", *words]
         self.said, self.log = b"", tempfile.TemporaryFile()  # a pipe that nobody reads would fill up
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
@@ -102,6 +103,7 @@ class Peer:
             problem = f"status {self.process.returncode}: " + " | ".join(self.log.read().decode(errors="replace").strip().splitlines()[-3:])[-600:]
             break
         self.stop()
+        self.runs = False
         self.row = {**(self.row or {"peer": self.name}), "ok": False, "problem": problem}
         return None
 
@@ -117,9 +119,9 @@ class Peer:
     def begin(self) -> None:
         """What it says when it is ready, and rounds alone."""
         if row := self.read(max(0.0, self.deadline - time.monotonic()), self.limit):
-            self.row = row
-            for _ in range(SOLO if row["ok"] else 0):
-                self.solo += self.round(60)
+            self.row, self.runs = row, True
+            for _ in range(SOLO):
+                self.solo += self.round(60) if self.runs else []
 
     def known(self) -> dict:
         """The row of it so far."""
@@ -161,9 +163,8 @@ def make_ready(peers: list, tell) -> None:
 
 
 def take_turns(peers: list, rounds: int) -> None:
-    alive = [peer for peer in peers if peer.row.get("ok")]
     for number in range(rounds):
-        alive = [peer for peer in alive if peer.row["ok"]]
+        alive = [peer for peer in peers if peer.runs]
         for peer in alive if number % 2 == 0 else reversed(alive):
             peer.times += peer.round(60)
 
@@ -171,7 +172,7 @@ def take_turns(peers: list, rounds: int) -> None:
 def rows_of(model: str, peers: list) -> list:
     """What is known: medians of whole rounds, or of rounds alone, and losses compared."""
     rows = [{"model": model, **peer.known()} for peer in peers]
-    timed = [(peer, row) for peer, row in zip(peers, rows) if row.get("ok")]
+    timed = [(peer, row) for peer, row in zip(peers, rows) if peer.runs]
     whole = min((len(peer.times) for peer, _ in timed), default=0)
     for peer, row in timed if whole else ():
         row.update(times=peer.times[:whole], ms=statistics.median(peer.times[:whole]), rounds=whole)
@@ -188,7 +189,7 @@ def duel(model: str, names: list, words: list, rounds: int, limit: float, tell=l
         take_turns(peers, rounds)
         tell(rows_of(model, peers))
         for peer in peers:
-            if peer.row["ok"]:
+            if peer.runs:
                 peer.end()
     except Stopped:
         pass

@@ -162,44 +162,51 @@ def pack_model(opt, model, policy, folder, arch, scratch):
     return None
 
 
-def describe_weights(path, module):
-    """The header of a weights file, and of every tensor where its bytes come from: "hex" (they are small), "fill" (one value), or
-    "torch" (the parameter or buffer of that name, in the layout that "permute" makes)."""
+def layout_of(origin, entry, elements, anyway):
+    """The permutation that makes a tensor's elements of PyTorch's, which it need not equal where `anyway`; else None."""
     import bench
     import torch
+    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+    if origin is None or entry["dtype"] not in types:
+        return None
+    there = bench.narrowed(origin, types[entry["dtype"]])
+    plain = list(range(there.dim()))
+    for permute in (plain, plain[:1] + plain[2:] + plain[1:2]):
+        value = there.permute(permute).contiguous()
+        if list(value.shape) == entry["shape"] and (anyway or (value.view(torch.uint8).numpy().reshape(-1).view(elements.dtype) == elements).all()):
+            return permute
+    return None
+
+
+def describe_weights(path, module):
+    """The header of a weights file, and of every tensor where its bytes come from: "hex" (they are small), "fill" (one value), or
+    "torch" (the parameter or buffer of that name, in the layout that "permute" makes), which comes first where there are two."""
+    import bench
     known, statistics = dict([*module.named_parameters(), *module.named_buffers()]), dict(module.named_buffers())
     with open(path, "rb") as file:
         length, = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
     data = np.memmap(path, np.uint8, "r", 8 + length)
-    types = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
     for name, entry in header.items():
         if name == "__metadata__":
             continue
         begin, end = entry["data_offsets"]
         raw = data[begin:end]
-        if end - begin <= SMALL:
-            entry["hex"] = raw.tobytes().hex()
-            continue
         size = (end - begin) // int(np.prod(entry["shape"]))
-        elements = raw.view(f"u{size}")
+        elements, isSmall = raw.view(f"u{size}"), end - begin <= SMALL
+        if isSmall:
+            entry["hex"] = raw.tobytes().hex()
         # Gigabytes: what the first elements tell is not looked for in the rest.
-        if (elements[:SMALL] == elements[0]).all() and (elements == elements[0]).all():
+        elif (elements[:SMALL] == elements[0]).all() and (elements == elements[0]).all():
             entry["fill"] = raw[:size].tobytes().hex()
             continue
         origin = known.get(name.removesuffix(".master"))
-        if origin is None or entry["dtype"] not in types:
-            raise ValueError(f"no origin is known for the weights '{name}'")
-        there = bench.narrowed(origin, types[entry["dtype"]])
-        plain = list(range(there.dim()))
-        for permute in (plain, plain[:1] + plain[2:] + plain[1:2]):
-            value = there.permute(permute).contiguous()
-            # Tracing moves the statistics of batch norm; what the module starts with is meant.
-            if list(value.shape) == entry["shape"] and (name in statistics or (value.view(torch.uint8).numpy().reshape(-1).view(f"u{size}") == elements).all()):
-                entry.update(torch=name.removesuffix(".master"), permute=permute)
-                break
-        else:
-            raise ValueError(f"the weights '{name}' are not the module's")
+        # Tracing moves the statistics of batch norm; what the module starts with is meant. Small ones travel as they are.
+        permute = layout_of(origin, entry, elements, anyway=name in statistics and not isSmall)
+        if permute:
+            entry.update(torch=name.removesuffix(".master"), permute=permute)
+        elif not isSmall:
+            raise ValueError(f"the weights '{name}' are not the module's" if origin is not None else f"no origin is known for the weights '{name}'")
     made = [entry for entry in header.values() if "torch" in entry and entry["torch"] not in statistics]
     for entry in sorted(made, key=lambda entry: -(entry["data_offsets"][1] - entry["data_offsets"][0]))[:LARGE]:
         entry["sha256"] = bench.hash_of(data[slice(*entry["data_offsets"])].tobytes())

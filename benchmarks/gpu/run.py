@@ -4,8 +4,9 @@
 `first` is what one command of eight minutes tells most by, `second` what follows from its results; without words both, then all
 parts (--list names items with their clock). Writes results.jsonl as rows come, and after each item results.json, table.md, log.txt
 with what failed, and all of --out as one file, --archive: a call may be cut off anywhere. An item that fails does not stop the
-others. --seconds bounds a call: what does not fit is left for the next one, which goes on where this one stopped (with the same
---out, or the archive where there is no such folder). What PyTorch compiles for later items is compiled in the background first.
+others, but for part smoke where nothing in it is right. --seconds bounds a call: what does not fit is left for the next one, which
+goes on where this one stopped (with the same --out, or the archive where there is no such folder). What PyTorch compiles for later
+items is compiled in the background first.
 
 Needs CUDA 12 or 13 with cuBLASLt, Python with numpy and ml_dtypes, and PyTorch for whole models. Exits 1 when something failed.
 """
@@ -213,7 +214,7 @@ def run_all(chosen: list, a, begin: float, results, options: dict) -> None:
         warmers = Warmers([pair for item in waiting for pair in item.compiled if item.part == "speed-first"], a.tiny)
     try:
         with open(a.out / "log.txt", "a") as log:
-            for item in waiting:
+            for number, item in enumerate(waiting):
                 if warmers and item.part.startswith("speed"):
                     warmers.wait(a.seconds - (time.monotonic() - begin) - item.least, results)
                 rest = a.seconds - (time.monotonic() - begin)
@@ -228,6 +229,10 @@ def run_all(chosen: list, a, begin: float, results, options: dict) -> None:
                 bad = [row for row in rows if row.get("ok") is False]
                 print(f"[{at:6.1f} s] {item.key}: " + (f"{len(bad)} of {len(rows)} FAIL: {bad[0].get('case', '')} {bad[0]['problem'][:300]}" if bad else
                                                        rows[0].get("problem") or f"{len(rows)} ok"), flush=True)
+                if item.part == "smoke" and len(bad) == len(rows) and not a.anyway:
+                    print("run.py: no model of this part is right, and the others would fail in the same way: nothing more is run (--anyway does)", flush=True)
+                    results.left += [one.key for one in waiting[number + 1:]]
+                    break
     finally:
         if warmers:
             warmers.stop()
@@ -243,6 +248,7 @@ def main() -> int:
     parse.add_argument("--seconds", type=float, default=float("inf"), help="start nothing new, and end, after this long")
     parse.add_argument("--only", default="", help="items whose name holds this")
     parse.add_argument("--again", action="store_true", help="run what is there already, too")
+    parse.add_argument("--anyway", action="store_true", help="go on where no model of part smoke is right")
     parse.add_argument("--tiny", action="store_true", help="small models for PyTorch, few steps: to try the scripts out")
     parse.add_argument("--scratch", default=tempfile.gettempdir(), help="folder for initial weights (10 GB)")
     trainers.add_argument(parse)

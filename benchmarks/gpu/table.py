@@ -43,7 +43,7 @@ def markdown(rows: list, left=()) -> str:
     if cut := list(dict.fromkeys(row["item"] for row in rows if row["item"] not in ended)):
         text += ["Cut off, with what was known until then: " + ", ".join(cut), ""]
     if left:
-        text += ["Not run for want of time: " + ", ".join(left), ""]
+        text += ["Not run: " + ", ".join(left), ""]
     bad = [row for row in rows if row.get("ok") is False]
     if bad:
         text += ["Failures:", ""] + [f"- {row['item']} {row.get('case', '')}: {row.get('problem', '')[:400]}" for row in bad[:60]] + [""]
@@ -89,7 +89,8 @@ def speeds(rows: list) -> list:
         best = min((r["ms"] for r in peers), default=None)
         least = min((r["peak_mib"] for r in peers if "peak_mib" in r), default=None)
         own = next((r["ms"] for r in beside if r["peer"] == "mpt:amp-bf16"), None)
-        text.append(f"| {row['item']} | {row['peer']} | {row['ms']:.2f} | {number(row.get('solo_ms'))} | {row.get('rounds', 0)} | "
+        wrong = "" if row.get("ok") else " (wrong)"
+        text.append(f"| {row['item']} | {row['peer']}{wrong} | {row['ms']:.2f} | {number(row.get('solo_ms'))} | {row.get('rounds', 0)} | "
                     f"{number(best and best / row['ms'])} | {number(own and own / row['ms'])} | "
                     f"{number(row.get('peak_mib'), '.0f')} | {number(least and row.get('peak_mib') and row['peak_mib'] / least)} | "
                     f"{', '.join(f'{x:.4f}' for x in row['losses'])} | {number(row.get('loss_error'), '.1e')} | {number(row.get('gradient_share'))} |")

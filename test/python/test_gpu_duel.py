@@ -23,9 +23,10 @@ if name == "eager:crash":
     sys.exit("no such device")
 if name == "compile:hang":
     sys.stdin.read()
+wrong = {"ok": False, "problem": "gradients"} if name == "mpt:wrong-bf16" else {}
 losses = {"mpt:fp32": [2.0, 1.5], "eager:bf16": [2.01, 1.91]}.get(name, [2.0, 1.9])
 print("noise", flush=True)
-print(json.dumps({"peer": name, "losses": losses, "ok": True, "pid": os.getpid()}), flush=True)
+print(json.dumps({"peer": name, "losses": losses, "ok": True, "pid": os.getpid(), **wrong}), flush=True)
 rounds = 0
 for line in sys.stdin:
     if line.strip() != "run":
@@ -79,6 +80,13 @@ def test_peers_run_in_turns_and_losses_are_compared(duel, tmp_path):
     assert "no such device" in rows["eager:crash"]["problem"] and "no answer" in rows["compile:hang"]["problem"]
     one = ["mpt:amp-bf16", "eager:bf16", "mpt:fp32", "eager:fp32"]
     assert [name for name, _ in turns(tmp_path)][3 * len(one):] == one + one[::-1] + one, "behind three rounds of each alone"
+
+
+def test_a_wrong_step_is_timed_and_stays_wrong(duel, scripts):
+    import table
+    rows = duel.duel("m", ["mpt:wrong-bf16", "eager:bf16"], [], 2, 10)
+    assert not rows[0]["ok"] and rows[0]["rounds"] == 2 and rows[0]["last"] == 1, "its kernels tell where time goes"
+    assert any("mpt:wrong-bf16 (wrong)" in line for line in table.speeds([{**row, "item": "x", "part": "speed"} for row in rows]))
 
 
 def test_each_peer_has_a_limit_of_its_own(duel, monkeypatch):
