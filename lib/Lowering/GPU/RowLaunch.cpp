@@ -190,7 +190,8 @@ void RowLaunch::chooseTeams() {
   // Loops keep one sum's values from waiting for another's.
   if (many)
     unroll = 0;
-  together = std::max<int64_t>(1, (points >= 4 * multiprocessors ? 4 : 1) * warp / threads);
+  // A team of several warps has the block's shared memory for itself.
+  together = threads > warp ? 1 : (points >= 4 * multiprocessors ? 4 : 1) * warp / threads;
 }
 
 //===----------------------------------------------------------------------===//
