@@ -4,6 +4,7 @@
 #include "mpt/Memory/KernelCode.h"
 
 #include "Kernels.h"
+#include "Traffic.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
@@ -21,14 +22,21 @@ namespace {
 
 constexpr StringLiteral kRows = "kernel_code", kMissing = "kernel_code_missing";
 
+struct Launches {
+  int64_t count = 0, bytes = 0;
+};
+
 /// Adds what a block launches, `times` times.
-void count(Block &block, int64_t times, llvm::MapVector<Operation *, int64_t> &launches) {
+void count(Block &block, int64_t times, llvm::MapVector<Operation *, Launches> &launches) {
   for (Operation &op : block) {
     if (auto loop = dyn_cast<rt::RepeatOp>(op))
       count(loop.getBody().front(), times * static_cast<int64_t>(loop.getCount()), launches);
     if (auto launch = dyn_cast<rt::LaunchOp>(op))
-      for (func::FuncOp part : partsOf(launch))
-        launches[part] += times;
+      for (func::FuncOp part : partsOf(launch)) {
+        Launches &known = launches[part];
+        known.count += times;
+        known.bytes += times * movedByPart(launch, part).bytes;
+      }
   }
 }
 
@@ -59,16 +67,17 @@ constexpr StringLiteral kLine =
 } // namespace
 
 json::Array mpt::memory::launchedKernels(func::FuncOp function) {
-  llvm::MapVector<Operation *, int64_t> launches;
+  llvm::MapVector<Operation *, Launches> launches;
   count(function.front(), 1, launches);
   json::Array rows;
-  for (auto [kernel, times] : launches) {
+  for (auto [kernel, known] : launches) {
     auto grid = getAttr<MPTDialect::GridAttrHelper>(kernel), block = getAttr<MPTDialect::BlockAttrHelper>(kernel);
     if (!grid || !block)
       continue;
     auto textOf = [](StringAttr text) { return text ? text.getValue() : StringRef(); };
     rows.push_back(json::Object{{"kernel", cast<func::FuncOp>(kernel).getSymName()},
-                                {"launches", times},
+                                {"launches", known.count},
+                                {"bytes", known.bytes},
                                 {"schedule", textOf(getAttr<MPTDialect::ScheduleAttrHelper>(kernel))},
                                 {"operations", textOf(getAttr<MPTDialect::OpsAttrHelper>(kernel))},
                                 {"blocks", productOf(grid)},

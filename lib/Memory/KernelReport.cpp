@@ -4,6 +4,7 @@
 
 #include "Effects.h"
 #include "Kernels.h"
+#include "Traffic.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -47,44 +48,20 @@ constexpr std::pair<StringLiteral, CallKind> kCounted[] = {{"kernels", CallKind:
 
 unsigned widthOf(StringRef column) { return std::max<unsigned>(14, column.size()); }
 
-int64_t bytesOf(Value buffer) {
-  auto type = cast<MemRefType>(buffer.getType());
-  return elementCount(type.getShape()) * elementBytes(type.getElementType());
-}
-
 /// Launches and calls that a call of the program is.
 int64_t callsOf(Operation &op) {
   auto launch = dyn_cast<rt::LaunchOp>(op);
   return launch ? static_cast<int64_t>(partsOf(launch).size()) : 1;
 }
 
-/// Bytes that kernels and copies read and write; apart from them, what kernels read only where a convolution's call has
-/// not left the sums that they want.
-struct Moved {
-  int64_t bytes = 0, guarded = 0;
-};
-
+/// Of a launch all of its parts, of a copy or fill what it reads and writes.
 Moved movedBy(Operation &op) {
   Moved moved;
   if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
-    auto countOf = [](Value buffer) { return cast<MemRefType>(buffer.getType()).getNumElements(); };
-    int64_t most = 0;
-    for (Value buffer : launch.getBuffers().take_front(launch.getNumInputs()))
-      most = std::max(most, countOf(buffer));
     for (func::FuncOp part : partsOf(launch)) {
-      auto passes = getAttr<MPTDialect::PassesAttrHelper>(part);
-      auto guarded = getAttr<MPTDialect::GuardedAttrHelper>(part);
-      auto some = getAttr<MPTDialect::MovedAttrHelper>(part);
-      for (auto [i, buffer] : llvm::enumerate(launch.getBuffers())) {
-        if (!part.isDeclaration() && part.getArgument(i).use_empty())
-          continue;
-        bool again = passes && i < launch.getNumInputs() && countOf(buffer) == most;
-        bool behind = guarded && llvm::is_contained(guarded.asArrayRef(), static_cast<int64_t>(i));
-        int64_t bytes = bytesOf(buffer) * (again ? passes.getInt() : 1);
-        if (some && some[i] >= 0)
-          bytes = some[i];
-        (behind ? moved.guarded : moved.bytes) += bytes;
-      }
+      Moved by = movedByPart(launch, part);
+      moved.bytes += by.bytes;
+      moved.guarded += by.guarded;
     }
     return moved;
   }

@@ -34,6 +34,7 @@ def test_places_are_those_of_the_budget(tmp_path):
     assert step["kernel_code_missing"] is None
     rows = {row["kernel"]: row for row in step["kernel_code"]}
     assert len(rows) >= 10 and sum(row["launches"] for row in rows.values()) == step["kernels"]
+    assert 0.9 * step["bytes"] < sum(row["bytes"] for row in rows.values()) <= step["bytes"], "the rest is copied and filled"
     subprocess.run([*words, "--to=memory", "--emit=mlir", "-o", tmp_path / "m.mlir"], check=True)
     distinct = set()
     for arch in ARCHS:

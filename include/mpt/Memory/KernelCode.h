@@ -33,8 +33,8 @@ struct KernelCode {
 };
 
 /// Kernels that `function` launches on a device, in the order of their first launches: `kernel`, `launches` (loops with
-/// all their passes), `schedule`, `operations`, `blocks` and `threads` of a block. `archs` is null until
-/// addKernelCode() fills it.
+/// all their passes), `bytes` of all these launches, `schedule`, `operations`, `blocks` and `threads` of a block.
+/// `archs` is null until addKernelCode() fills it.
 llvm::json::Array launchedKernels(mlir::func::FuncOp function);
 
 /// Adds to each kernel of a report (KernelReport.h) its `archs`, and to each function with kernels why they have none
