@@ -11,6 +11,7 @@ def compile(opt, model, out, *flags):
     if done.returncode:
         shutil.rmtree(out, ignore_errors=True)
         return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
-    for header in pathlib.Path(out).glob("*.h"):
-        header.unlink()
+    for pattern in ("*.h", "*.template"):  # what nothing here is linked with or saved by
+        for path in pathlib.Path(out).glob(pattern):
+            path.unlink()
     return None

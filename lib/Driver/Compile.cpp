@@ -589,7 +589,7 @@ private:
         return fail(llvm::toString(other.takeError()));
       sites = std::move(*other);
     }
-    if (sites.empty())
+    if (sites.empty() || options.emit == EmitKind::Products) // which trains nothing
       return success();
     SmallString<128> unique;
     std::error_code code = llvm::sys::fs::create_directories(options.output);

@@ -37,6 +37,7 @@ def folder(tmp_path_factory):
     x = cuda_models.chain(folder / "m.onnx", widths=(16, 32, 48, 64, 80, 16), rows=24)
     np.savez(folder / "batch.npz", x=x, labels=np.arange(len(x)) % 16)
     opt(folder / "m.onnx", "--policy=fp8-hybrid,measure", "--emit=products", "-o", folder / "products")
+    assert not list((folder / "products").glob("*.template")), "nothing is trained that could be saved"
     assert measure.main([str(folder / "products"), "-o", str(folder / "own.json"), "--rounds=3", "--seconds=1e-4"]) == 0
     return folder
 
