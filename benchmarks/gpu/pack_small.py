@@ -41,6 +41,8 @@ def models(scratch, corpus, wanted) -> dict:
         "gpt": (make.language, (), ""), "bert": (lambda path: make.language(path, "bert", vocabulary=96), (), ""),
         "chain": (make.chain, ("amp-bf16", *EIGHT), ""), "block": (make.normalized, ("fp32", *HALVES, "autocast-cuda-bf16", "fp8-hybrid"), ""),
         "convolutions": (make.convolutions, ("fp32", "amp-bf16", "amp-f16", "fp8-hybrid"), ""), "depthwise": (make.depthwise, ("fp32", *HALVES), ""),
+        # A head whose products run over rounded extents, of just enough operations.
+        "vocabulary": (lambda path: make.language(path, layers=1, width=256, tokens=512, batch=4, vocabulary=2051), HALVES, ""),
         "feedforward": (make.feedforward, (), ""), "transformer": (make.transformer, ("amp-bf16", *EIGHT), ""),
         **{f"{name}{code}": (attention(**shape), HALVES, arch) for name, shape in (("dropped", dropped), ("dropped-odd", odd), ("shared", shared))
            for code, arch in (("", ""), ("-wgmma", "sm_90a"))}}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMMs: operands in the layouts that the runtime takes, results where they are wanted.
+#include "GemmExtents.h"
 #include "Models.h"
 #include "RowPadding.h"
 
@@ -124,6 +125,7 @@ Value denseResult(Value tensor, BufferizationState &state) {
 struct Call {
   Value left, right, result;
   bool flipped = false; ///< the transposes are multiplied in the other order
+  bool isOwn = false;   ///< the result's buffer is new
 };
 
 /// Buffers of a and b in types and strides that the runtime takes.
@@ -174,8 +176,10 @@ void findResult(library::GemmOp gemm, Call &call, BufferizationState &state) {
   call.flipped = call.result && !gemm.getBias() &&
                  state.policy.gemmResults == BufferizationPolicy::GemmResults::RowsOrColumns &&
                  Matrices(bufferTypeOf(call.result), true).hasUnitColumns();
-  if (!call.flipped)
+  if (!call.flipped) {
     call.result = state.allocate(gemm.getLoc(), state.ownType(gemm.getD()));
+    call.isOwn = true;
+  }
 }
 
 /// What the call exchanges with other calls: the kept operand of an activation, or that which its gradient reads.
@@ -235,6 +239,8 @@ struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, librar
       return failure();
     Value scale = gemm.getScale() ? state.buffer(gemm.getScale()) : Value();
     Value sums = gemm.getSums() ? denseResult(gemm.getSums(), state) : Value();
+    if (!epilogue && !*bias && !*aux && !sums && scales.empty() && !scale && d.batch.empty())
+      return multiplyRounded(gemm, call, {a, b, d}, state);
     rt::GemmOp::create(state.builder, loc, shown(loc, call.left, a, state), shown(loc, call.right, b, state), *bias,
                        scales, scale, *aux, sums, shown(loc, call.result, d, state), epilogue, gemm.getAlpha(),
                        gemm.getReadAsAttr());
@@ -243,6 +249,37 @@ struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, librar
   }
 
 private:
+  /// A plain product, over rounded extents where that is faster.
+  static LogicalResult multiplyRounded(library::GemmOp gemm, const Call &call, const std::array<Matrices, 3> &all,
+                                       BufferizationState &state) {
+    Location loc = gemm.getLoc();
+    auto matrix = [](Value memref, const Matrices &x) {
+      return Matrix{memref, x.rows, x.cols, x.rowStride, x.colStride};
+    };
+    auto shown = [&](const Matrix &x) {
+      return state.view(loc, x.memref, {x.rows, x.cols}, {x.rowStride, x.colStride});
+    };
+    GemmMatrices own{matrix(call.left, all[0]), matrix(call.right, all[1]), matrix(call.result, all[2])};
+    // Who asked for a dense result gets one.
+    const bool keepsPitch =
+        own.d.cols * elementBytes(bufferTypeOf(call.result).getElementType()) % state.policy.extentBytes == 0;
+    const bool isOwn = call.isOwn && keepsPitch && bufferTypeOf(call.result).getRank() == 2;
+    if (failed(roundExtents(loc, own, isOwn, state)))
+      return failure();
+    rt::GemmOp::create(state.builder, loc, shown(own.a), shown(own.b), Value(), ValueRange(), Value(), Value(), Value(),
+                       shown(own.d), library::EpilogueAttr(), gemm.getAlpha(), gemm.getReadAsAttr());
+    const bool isReplaced = own.d.memref != call.result;
+    own.d.rows = all[2].rows;
+    own.d.cols = all[2].cols;
+    if (!isReplaced || !isOwn) {
+      state.setBuffer(gemm.getD(), call.result);
+      return isReplaced ? state.convert(loc, shown(own.d), shown(matrix(call.result, all[2]))) : success();
+    }
+    state.setBuffer(gemm.getD(), shown(own.d));
+    call.result.getDefiningOp()->erase();
+    return success();
+  }
+
   static Value shown(Location loc, Value memref, const Matrices &m, BufferizationState &state) {
     Sizes shape(m.batch), strides(m.batchStrides);
     shape.append({m.rows, m.cols});

@@ -47,6 +47,10 @@ struct BufferizationPolicy {
   /// From so many rows of the other operand on, and from so many bytes, a GEMM multiplies matrices whose rows begin at
   /// multiples of `alignment` so much faster that copies of others pay.
   int64_t rowsWorthAligning = std::numeric_limits<int64_t>::max(), bytesWorthAligning = 0;
+  /// GEMMs of 16 bits run on faster kernels where extents along memory are whole pieces of so many bytes: those with at
+  /// least so many operations are computed over rounded extents, unless copies that this takes have more bytes than
+  /// their part of the operations.
+  int64_t extentBytes = 1, workWorthRounding = std::numeric_limits<int64_t>::max(), workOfCopiedByte = 1;
 
   /// Recurrences are one call of the runtime, or a loop of GEMMs and kernels.
   enum class Recurrences { Call, Loop } recurrences = Recurrences::Call;

@@ -72,6 +72,11 @@ public:
     policy.rowsWorthAligning = 512;
     // Smaller operands stay in caches, and a launch takes longer than what it would save.
     policy.bytesWorthAligning = 64 << 10;
+    // Measured on an H200 (docs/results/gpu-first-run.md): products along 50,257 words run at 100 to 130 TFLOP/s, along
+    // 30,522 at 190 to 250, along multiples of 8 elements at 700; a sum over rows of a matrix with odd ones at 500.
+    policy.extentBytes = cuda::device.accessBytes;
+    policy.workWorthRounding = int64_t(1) << 31; // 20 us at the lower rate; a launch of a copy takes 3
+    policy.workOfCopiedByte = 512;
     policy.recurrences = Policy::Recurrences::Loop;
     policy.bundles = Policy::Bundles::Flat;
     return policy;
