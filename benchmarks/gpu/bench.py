@@ -14,6 +14,7 @@ on the processor, uncompiled; --tiny takes a smaller model of the same kind, for
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import pathlib
@@ -28,6 +29,7 @@ import kernels
 import numpy as np
 import standin
 import trainers
+from duel import SOLO
 
 HERE = pathlib.Path(__file__).resolve().parent
 TINY = "small"
@@ -96,6 +98,22 @@ def time_round(step, wait) -> float:
     return (time.perf_counter() - start) / STEPS * 1e3
 
 
+class Alone:
+    """The GPU to oneself, among the peers of a duel: algorithms are chosen by their time, and first rounds are timed, before all are ready."""
+
+    def __init__(self):
+        self.file = open(pathlib.Path(tempfile.gettempdir(), "mpt-gpu-alone.lock"), "w")
+
+    def begin(self) -> None:
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+
+    def end(self) -> None:
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+
+
+alone = Alone()
+
+
 def time_steps(step, wait, row: dict, a) -> list:
     for _ in range(1 if a.tiny else WARM):
         step()
@@ -108,6 +126,8 @@ def time_steps(step, wait, row: dict, a) -> list:
         if line.strip() != "run":
             break
         times.append(time_round(step, wait))
+        if len(times) == SOLO:  # duel.py has asked for as many before others are ready
+            alone.end()
         print(json.dumps({"times": times[-1:]}), flush=True)
     row.update(kernels.kernels_of(step, wait))
     return times
@@ -152,6 +172,11 @@ def compare_gradients(folder, weights: str, batch: dict, case, policy: str, opti
                 break
     share, where, problems = gradients.compare(found, exact, policy, noise)
     row = {"gradient_loss": loss, "gradient_share": share, "gradient_at": where, "gradients": len(found)}
+    whole = {name: gradients.norm(value) for name, value in exact.items()}
+    row["gradients_off"] = statistics.median(gradients.norm(gradients.like(found[name], exact[name]) - exact[name]) / size
+                                             for name, size in whole.items() if name in found and size)
+    if noise:  # the same of PyTorch's
+        row["gradients_off_torch"] = statistics.median(noise[name][0] / size for name, size in whole.items() if size)
     if problems and not standin.is_dry():
         row["problem"] = f"gradients, beside PyTorch's: {'; '.join(problems[:3])} ({len(problems)} parameters)"
     return row
@@ -170,6 +195,7 @@ def mpt_peer(policy: str, model: str, a) -> dict:
         # Indices stay on the host, where they are checked: the check of those on the device would wait for the step before.
         batch = {k: v.cuda() if gpu and v.is_floating_point() else v.numpy() for k, v in case.inputs.items()}
         options = {**trainers.options, **({more: 1} if more else {})}
+        alone.begin()
         if gpu or not standin.is_dry():
             row = compare_gradients(folder, weights.name, batch, case, policy, options)
         if others:
@@ -217,6 +243,8 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
         return loss
 
     row = {"losses": [], "skipped": 0, "device": device, "torch": torch.__version__}
+    if not a.only_compile:
+        alone.begin()
     for _ in range(LOSSES):
         scale = scaler.get_scale()
         row["losses"].append(step().item())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peers' training steps of one model, timed alone and in turns: duel.py MODEL PEER... [--tiny], with bench.py's peers.
 
-Each peer is a process that makes its model, warms up and waits. All start at once. Who is ready is timed alone right away, so that a
-number survives whatever comes. When all are ready they run in turns, in another order each round, so that a GPU that warms up or is
+Each peer is a process that makes its model, warms up and waits. All start at once, but one alone uses the GPU. Who is ready is timed
+right away, so that a number survives whatever comes. When all are ready they run in turns, in another order each round, so that a GPU that warms up or is
 shared slows all of them; last each writes down its kernels. Prints a JSON line a peer as bench.py does whenever there is more to say
 of it: the last one holds. Losses of a peer of ours are compared with those of a PyTorch peer, from the same weights and batch. A peer
 that fails or takes too long stops no other: each has a limit of its own until it is ready. On SIGTERM the peers are ended, and what
@@ -28,12 +28,9 @@ import standin
 import trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROUNDS = 10
+ROUNDS, SOLO = 10, 3  # in turns, and alone (bench.py)
 # Relative, of the first losses: what the arithmetic of both sides may differ by.
 LIMITS = {"fp32": 1e-4, "tf32": 2e-3, "f16": 1e-2, "bf16": 2e-2, "fp8": 6e-2}
-
-
-SOLO = 3  # rounds
 
 
 def kind_of(peer: str) -> str:

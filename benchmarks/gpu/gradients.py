@@ -10,7 +10,8 @@ FEW = 16     # elements that a piece has at least: of fewer, one that a rounding
 # Of a piece's norm: what arithmetic in these bits may change where no more is known. A wrong sign changes 2, a lost term 1.
 LIMITS = {"fp32": 2e-3, "tf32": 2e-2, "f16": 5e-2, "bf16": 0.15, "fp8": 0.5}
 NOISE = 4.0   # times what the same policy loses on the processor against FP32
-MOST = 0.8    # of a piece's norm: less than a term that is lost
+MOST = 0.8    # of a piece's norm: less than a term that is lost. Where the type itself loses more, RIGHT times that
+RIGHT = 1.5
 # Of a limit: the floor, in root mean squares of the whole parameter and a fifth of all parameters'. The gradient of keys' bias cancels to
 # nothing; what is left of it is the rounding of its terms.
 LEAST = 4e-2
@@ -81,7 +82,8 @@ def compare(got: dict, exact: dict, policy: str, noise: dict | None = None):
         floor = LEAST * limit * (mean_square([b]) ** 0.5 + common / 5)
         for i, (what, index) in enumerate(pieces(b.shape)):
             off, size = norm(a[index] - b[index]), norm(b[index])
-            allowed = min(limit * size + (NOISE * noise[name][i] if noise else 0), MOST * size) + floor * int(np.prod(b[index].shape)) ** 0.5
+            lost = noise[name][i] if noise else 0
+            allowed = max(min(limit * size + NOISE * lost, MOST * size), RIGHT * lost) + floor * int(np.prod(b[index].shape)) ** 0.5
             share = off / allowed if allowed else float(off != 0)
             share = share if np.isfinite(share) else float("inf")
             if share > worst:

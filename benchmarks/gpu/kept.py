@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import tarfile
 import time
+import traceback
 
 import table
 
@@ -45,9 +46,13 @@ class Results:
     def keep(self) -> list:
         """Everything that follows from results.jsonl, and the whole folder as one archive. Returns each item's last rows."""
         rows = self.rows()
-        write_products(rows, self.folder / "products")
         (self.folder / "results.json").write_text(json.dumps(rows, indent=1))
-        (self.folder / "table.md").write_text(table.markdown(rows, self.left))
+        try:
+            write_products(rows, self.folder / "products")
+            text = table.markdown(rows, self.left)
+        except Exception:  # no mistake of ours in showing results loses them: they cannot be had again
+            text = f"No table could be made of results.jsonl:\n\n{traceback.format_exc()}"
+        (self.folder / "table.md").write_text(text)
         self.archive.parent.mkdir(parents=True, exist_ok=True)
         aside = self.archive.with_name(self.archive.name + ".unfinished")
         with tarfile.open(aside, "w:gz") as file:

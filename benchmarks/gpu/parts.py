@@ -36,15 +36,14 @@ PARTS = {
     "diagnose": "what failed, again: call by call, without cuDNN, under compute-sanitizer",
 }
 # By key, in this order; a prefix stands for all items that begin with it.
-FIRST = ("smoke/", "gradients/amp-bf16", "gradients/tiles", "conformance/", "gradients/fp8-hybrid", "gradients/amp-f16", "gradients/fp32", "digits/", "probe/",
-         "speed-first/gpt2", "speed-first/bert", "speed-first/resnet50", "speed-first/", "ncu/", "sanitizer/tiles")
-MORE = ("speed-f16/gpt2-gpu/eager", "speed-f16/bert-gpu/eager", "speed-f16/resnet50-gpu/eager", "speed-fp8/gpt4096-gpu/fp8-hybrid+fast-sums",
-        "gradients/", "ways/", "sanitizer/")
-# Seconds that an item is expected to take on a machine with 16 cores and one H100. Nothing was measured yet.
-SECONDS = {"smoke": 22, "gradients": 9, "conformance": 17, "digits": 25, "probe": 10, "speed-first/gpt2": 50, "speed-first/bert": 40,
-           "speed-first/resnet50": 75, "speed-first/gpt4096": 85, "ncu": 25, "sanitizer/tiles": 25, "sanitizer": 120, "ways": 25, "products": 60,
-           "diagnose": 30, "speed": 110}
-COMPILED_BY = 170  # seconds from the start by which PyTorch has compiled all models in the background
+FIRST = ("smoke/", "gradients/amp-bf16", "gradients/tiles", "conformance/", "gradients/", "digits/", "probe/", "ways/", "speed-first/gpt2", "speed-first/bert", "speed-first/resnet50", "speed-first/")
+MORE = ("ncu/", "sanitizer/tiles", "speed-f16/gpt2-gpu/eager", "speed-f16/bert-gpu/eager", "speed-f16/resnet50-gpu/eager", "speed-fp8/gpt4096-gpu/fp8-hybrid+fast-sums",
+        "gradients/", "sanitizer/")
+# Seconds that an item takes on a machine with 16 cores and one H200: measured, but for those from "speed-first/gpt4096" on.
+SECONDS = {"smoke": 5, "gradients": 10, "conformance": 5, "digits": 10, "probe": 8, "ways": 6, "ways/searched": 26, "speed-first/gpt2": 40,
+           "speed-first/bert": 31, "speed-first/resnet50": 161, "speed-first/gpt4096": 85, "ncu": 25, "sanitizer/tiles": 25, "sanitizer": 120,
+           "products": 60, "diagnose": 30, "speed": 110}
+COMPILED_BY = 125  # seconds from the start by which PyTorch has compiled all models in the background
 RACES = ("compute-sanitizer", "--error-exitcode", "9", "--print-limit", "20", "--tool")
 
 
@@ -244,5 +243,4 @@ def described(model: str, policy: str) -> dict:
         report = json.loads((HERE / "data" / "speed" / model / policy.split("+")[0] / "report.json").read_text())["kernels"]
     except (OSError, ValueError, KeyError):
         return {}
-    return {kernel["name"]: kernel["bytes"] for function in report.values() if isinstance(function, dict)
-            for kernel in function.get("kernels", ()) if isinstance(kernel, dict) and "bytes" in kernel}
+    return {kernel["kernel"]: kernel["bytes"] / kernel["launches"] for kernel in report["step"]["kernel_code"]}

@@ -58,6 +58,10 @@ def measure(torch) -> dict:
     for name in ("bfloat16", "float16"):
         a, b = (torch.randn(8192, 8192, device="cuda", dtype=getattr(torch, name)) for _ in range(2))
         result[f"{name}_tflop_s"] = 2 * 8192**3 / best(lambda: a @ b) * 1e-9
+    result["vocabulary_us"] = {}
+    for words in (50257, 50264):  # a head's products forward and backward, of an odd vocabulary and of one in eights
+        x, w, dy = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in ((16384, 768), (words, 768), (16384, words)))
+        result["vocabulary_us"][words] = [1e3 * best(run) for run in (lambda: x @ w.t(), lambda: dy @ w, lambda: dy.t() @ x)]  # noqa: B023
     return result
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import time
 
@@ -27,7 +28,7 @@ def bundle(tmp_path_factory):
     return folder
 
 
-def kept(archive, folder) -> list:
+def kept_rows(archive, folder) -> list:
     """The rows that an archive brings back."""
     shutil.rmtree(folder, ignore_errors=True)
     if not archive.exists():
@@ -41,7 +42,7 @@ def test_first_cut_off_anywhere(bundle, tmp_path):
     """The folder of results is lost each time: the archive alone comes back."""
     out, archive, said, random_places = tmp_path / "out", tmp_path / "back" / "r.tar.gz", [], random.Random(SEED)
     for cut in range(CUTS + 1):
-        before = kept(archive, tmp_path / "was")
+        before = kept_rows(archive, tmp_path / "was")
         process = subprocess.Popen(gpu_bundle.command(bundle, "first", "--tiny", f"--archive={archive}", out=out), env=gpu_bundle.environment(),
                                    stdout=subprocess.PIPE, text=True)
         if cut < CUTS:
@@ -51,7 +52,7 @@ def test_first_cut_off_anywhere(bundle, tmp_path):
                 process.send_signal(signal.SIGKILL if cut % 2 else signal.SIGTERM)
         told = process.communicate(timeout=300)[0]
         said += re.findall(r"^\[ *[\d.]+ s\] ([^:]+): ", told, re.M)
-        rows = kept(archive, tmp_path / "is")
+        rows = kept_rows(archive, tmp_path / "is")
         ended = [row["item"] for row in rows if row.get("end")]
         assert {item for item in said} <= set(ended), "an item was told of whose end did not come back"
         assert rows[:len(before)] == before, "what came back once is there for good"
@@ -80,6 +81,29 @@ def test_rows_come_back_into_a_folder_that_an_item_left(tmp_path, monkeypatch):
     assert Results(out, archive).done() == {"a"} and (out / "table.md").exists() and (out / "compiling").exists()
 
 
+def test_kernels_have_rates_and_no_mistake_in_a_table_loses_rows(bundle, tmp_path, monkeypatch):
+    """The names in the compiler's report are those that a GPU's profiler gives."""
+    gpu_bundle.run(bundle, "probe", out=tmp_path / "probe")  # which extracts the data
+    monkeypatch.syspath_prepend(str(bundle))
+    for name in ("kept", "parts", "table"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    import kept
+    import parts
+    import table
+    known = parts.described("small", "amp-bf16")
+    assert len(known) >= 5 and all(bytes > 0 for bytes in known.values())
+    name = next(iter(known))
+    row = {"item": "speed-first/small/compile", "part": "speed-first", "model": "small", "peer": "mpt:amp-bf16", "ok": True, "ms": 1.0, "losses": [1.0],
+           "us_busy": 9.0, "us_wall": 10.0, "kernels": [[name, "[1, 1, 1]", "[32, 1, 1]", 2.0, 8.0, 40, 0], ["nvjet|x", "None", "None", 1.0, 1.0, None, None]]}
+    text = table.markdown([row, {"item": "probe/machine", "part": "probe", "copy_gb_s": 4000.0}])
+    assert f"| `{name}` | [1, 1, 1] | 2 | 8.0 | 40 | {2 * known[name] / 8e3:.0f} |" in text and "`nvjet/x`" in text
+    results = kept.Results(tmp_path / "out", tmp_path / "r.tar.gz")
+    results.add(**row)
+    monkeypatch.setattr(table, "markdown", lambda *_: 1 / 0)
+    results.keep()
+    assert kept_rows(tmp_path / "r.tar.gz", tmp_path / "back") == [row] and "ZeroDivisionError" in (tmp_path / "out" / "table.md").read_text()
+
+
 def test_a_solo_time_survives_a_peer_that_never_gets_ready(bundle, tmp_path):
     (tmp_path / "bundle").mkdir()
     for entry in bundle.iterdir():
@@ -91,12 +115,12 @@ def test_a_solo_time_survives_a_peer_that_never_gets_ready(bundle, tmp_path):
     process = subprocess.Popen(gpu_bundle.command(tmp_path / "bundle", "speed-first", "--tiny", f"--archive={archive}", out=tmp_path / "out"),
                                env=gpu_bundle.environment(), stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 200
-    while not {row["peer"] for row in kept(archive, tmp_path / "was") if row.get("solo")} >= {"mpt:amp-bf16", "mpt:autocast-cuda-bf16"}:
+    while not {row["peer"] for row in kept_rows(archive, tmp_path / "was") if row.get("solo")} >= {"mpt:amp-bf16", "mpt:autocast-cuda-bf16"}:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.2)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    timed = [row for row in kept(archive, tmp_path / "was") if row.get("peer", "").startswith("mpt") and row["ok"]]
+    timed = [row for row in kept_rows(archive, tmp_path / "was") if row.get("peer", "").startswith("mpt") and row["ok"]]
     assert timed and all(row["ms"] > 0 for row in timed)
 
 
@@ -123,7 +147,7 @@ def test_the_clock_of_first(plan):
     assert times[-1][2] <= 470, f"expected a plan within the command's 470 s, got {times[-1][2]:.0f}"
     keys = [item.key for item, _, _ in times]
     order = ["smoke/machine-code", "gradients/amp-bf16", "conformance/f32", "digits/amp-bf16", "probe/machine", "speed-first/gpt2-gpu/compile",
-             "speed-first/bert-gpu/compile", "speed-first/resnet50-gpu/compile", "speed-first/gpt4096-gpu/fp8-hybrid", "ncu/gpt2-gpu/amp-bf16"]
+             "speed-first/bert-gpu/compile", "speed-first/resnet50-gpu/compile", "speed-first/gpt4096-gpu/fp8-hybrid"]
     assert [key for key in keys if key in order] == order
     assert {item.key: item.options.get("search") for item, _, _ in times}["speed-first/resnet50-gpu/compile"] == "full"
     for at in (random.Random(SEED).uniform(0, 470) for _ in range(CUTS)):
@@ -140,7 +164,8 @@ def test_what_first_found_decides_the_second(plan, tmp_path):
 
     first = [item.key for item in plan.choose(plan.items(False, "/tmp"), ["first"], set())]
     right = second([], first)
-    assert right[:3] == [f"speed-f16/{model}/eager" for model in ("gpt2-gpu", "bert-gpu", "resnet50-gpu")] and not any("diagnose" in key for key in right)
+    assert right[0] == "ncu/gpt2-gpu/amp-bf16"
+    assert [key for key in right if "speed" in key][:3] == [f"speed-f16/{model}/eager" for model in ("gpt2-gpu", "bert-gpu", "resnet50-gpu")] and not any("diagnose" in key for key in right)
     left = second([], first[:-2])
     assert left[:2] == first[-2:], "what the first had no time for comes first"
     wrong = second([{"item": "gradients/amp-bf16", "part": "gradients", "ok": False, "folder": "/data/training/own-gpt/amp-bf16"},
