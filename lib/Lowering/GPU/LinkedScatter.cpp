@@ -7,6 +7,7 @@
 #include "mpt/Lowering/Models/Scatter.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -22,6 +23,7 @@ constexpr int64_t kMostUpdates = int64_t(1) << 17;
 /// all.
 constexpr int64_t kSlice = 256;
 constexpr int64_t kUnroll = 4;
+constexpr int64_t kTeam = 8;    ///< warps that look for the links of the same updates
 constexpr int64_t kNumbers = 5; ///< of scratch an update
 
 /// The layout of the work, and of the scratch memory that the launches share.
@@ -116,7 +118,10 @@ private:
   void emitStart();
   void emitPlaces();
   void emitLinks();
-  void linkUpdate(Frame &frame, Value number);
+  void linkUpdate(Frame &frame, Value number, Value member);
+  SmallVector<Value> linkSlices(Scratch &scratch, Value own, Value slice, Value member);
+  SmallVector<Value> linkSlice(Scratch &scratch, Value own, Value number, Value slice);
+  void storeLinks(Scratch &scratch, Value own, Value number, ArrayRef<Value> slice, ArrayRef<Value> others);
   template <typename Visit>
   SmallVector<Value> scan(Scratch &scratch, Value own, Value base, Value turns, int64_t most, ValueRange carried,
                           Visit visit);
@@ -284,61 +289,107 @@ SmallVector<Value> LinkedScatterKernel::scan(Scratch &scratch, Value own, Value 
   });
 }
 
-/// What every update has before it and behind it at the same place: a block a slice.
+/// What every update has before it and behind it at the same place: 32 updates a block, whose warps share the slices.
+/// All threads of a warp read the same keys, and so many warps that none waits for them.
 void LinkedScatterKernel::emitLinks() {
-  threads("scatter-links", links.padded(), [&](Frame &frame, Value number) { linkUpdate(frame, number); });
+  const int64_t warp = kernel.device.warpThreads;
+  kernel.launch("scatter-links", {links.padded() / warp, 1, 1}, warp * kTeam, [&](Frame &frame) {
+    ElementEmitter &e = frame.e;
+    ImplicitLocOpBuilder &b = e.b;
+    Value lane = arith::RemUIOp::create(b, frame.thread, e.indexConstant(warp));
+    Value member = arith::DivUIOp::create(b, frame.thread, e.indexConstant(warp));
+    Value number = arith::AddIOp::create(b, arith::MulIOp::create(b, frame.block, e.indexConstant(warp)), lane);
+    linkUpdate(frame, number, member);
+  });
 }
 
-void LinkedScatterKernel::linkUpdate(Frame &frame, Value number) {
+/// Of other slices, those that `member` looks through: whether one before has an update at the place `own`, the first
+/// update behind, and how many slices behind have any.
+SmallVector<Value> LinkedScatterKernel::linkSlices(Scratch &scratch, Value own, Value slice, Value member) {
+  ElementEmitter &e = scratch.e;
+  ImplicitLocOpBuilder &b = e.b;
+  Value none = scratch.number(links.padded()), zero = scratch.number(0);
+  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
+  Value last = e.indexConstant(links.slices - 1), rounds = e.indexConstant(ceilDiv(links.slices, kTeam));
+  return e.loop(e.indexConstant(0), rounds, ceilDiv(links.slices, kTeam), 1, {zero, none, zero},
+                [&](const IndexExpr &round, ValueRange carried) {
+                  Value wanted = arith::AddIOp::create(b, e.index(e.space.scale(round, kTeam)), member);
+                  Value other = arith::MinUIOp::create(b, wanted, last);
+                  SmallVector<Value> here = scan(scratch, own, arith::MulIOp::create(b, other, e.indexConstant(kSlice)),
+                                                 e.indexConstant(kSlice / kUnroll), kSlice / kUnroll, {none, no},
+                                                 [&](SmallVector<Value> &inner, Value same, Value at) {
+                                                   Value first = arith::SelectOp::create(b, same, at, none);
+                                                   inner[0] = arith::MinSIOp::create(b, inner[0], first);
+                                                   inner[1] = arith::OrIOp::create(b, inner[1], same);
+                                                 });
+                  Value isBefore = compared(e, CmpIPredicate::ult, wanted, slice);
+                  // The last slice stands for those that there are not, which are behind all.
+                  Value isBehind = arith::AndIOp::create(b, compared(e, CmpIPredicate::ugt, wanted, slice),
+                                                         compared(e, CmpIPredicate::ule, wanted, last));
+                  auto when = [&](Value condition) {
+                    Value any = arith::AndIOp::create(b, here[1], condition);
+                    return Value(arith::ExtUIOp::create(b, b.getI32Type(), any));
+                  };
+                  Value first = arith::SelectOp::create(b, isBehind, here[0], none);
+                  return SmallVector<Value>{arith::OrIOp::create(b, carried[0], when(isBefore)),
+                                            arith::MinSIOp::create(b, carried[1], first),
+                                            arith::AddIOp::create(b, carried[2], when(isBehind))};
+                });
+}
+
+/// In `number`'s own slice: whether an update comes before, the next one, and how many follow.
+SmallVector<Value> LinkedScatterKernel::linkSlice(Scratch &scratch, Value own, Value number, Value slice) {
+  ElementEmitter &e = scratch.e;
+  ImplicitLocOpBuilder &b = e.b;
+  constexpr int64_t turns = kSlice / kUnroll;
+  Type i32 = b.getI32Type();
+  Value none = scratch.number(links.padded()), no = arith::ConstantOp::create(b, b.getBoolAttr(false));
+  Value self = arith::IndexCastOp::create(b, i32, number);
+  return scan(scratch, own, arith::MulIOp::create(b, slice, e.indexConstant(kSlice)), e.indexConstant(turns), turns,
+              {no, none, scratch.number(0)}, [&](SmallVector<Value> &carried, Value same, Value at) {
+                Value less = arith::AndIOp::create(b, same, compared(e, CmpIPredicate::slt, at, self));
+                Value more = arith::AndIOp::create(b, same, compared(e, CmpIPredicate::sgt, at, self));
+                carried[0] = arith::OrIOp::create(b, carried[0], less);
+                carried[1] = arith::MinSIOp::create(b, carried[1], arith::SelectOp::create(b, more, at, none));
+                carried[2] = arith::AddIOp::create(b, carried[2], arith::ExtUIOp::create(b, i32, more));
+              });
+}
+
+void LinkedScatterKernel::linkUpdate(Frame &frame, Value number, Value member) {
   ElementEmitter &e = frame.e;
   ImplicitLocOpBuilder &b = e.b;
   Scratch scratch = scratchOf(frame);
-  Type i32 = b.getI32Type();
-  constexpr int64_t turns = kSlice / kUnroll;
-  Value none = scratch.number(links.padded()), zero = scratch.number(0), one = scratch.number(1);
-  Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
-  Value own = scratch.read(scratch.keys, number),
-        begin = arith::MulIOp::create(b, frame.block, e.indexConstant(kSlice));
-  auto least = [&](Value same, Value at, Value old) -> Value {
-    return arith::MinSIOp::create(b, old, arith::SelectOp::create(b, same, at, none));
-  };
-  using Carried = SmallVector<Value>;
-  // In slices before: whether there is one at all.
-  Value before = arith::DivUIOp::create(b, begin, e.indexConstant(kUnroll));
-  Carried earlier =
-      scan(scratch, own, e.indexConstant(0), before, links.padded() / kUnroll, {no},
-           [&](Carried &carried, Value same, Value) { carried[0] = arith::OrIOp::create(b, carried[0], same); });
-  // In this slice: whether one comes before, the next one, and how many follow.
-  Value self = arith::IndexCastOp::create(b, i32, number);
-  Carried slice = scan(scratch, own, begin, e.indexConstant(turns), turns, {no, none, zero},
-                       [&](Carried &carried, Value same, Value at) {
-                         Value less = compared(e, CmpIPredicate::slt, at, self);
-                         Value more = compared(e, CmpIPredicate::sgt, at, self);
-                         less = arith::AndIOp::create(b, same, less);
-                         more = arith::AndIOp::create(b, same, more);
-                         carried[0] = arith::OrIOp::create(b, carried[0], less);
-                         carried[1] = least(more, at, carried[1]);
-                         Value step = arith::ExtUIOp::create(b, i32, more);
-                         carried[2] = arith::AddIOp::create(b, carried[2], step);
-                       });
-  // In slices behind: the first one, and how many slices have any.
-  Value following = arith::AddIOp::create(b, frame.block, e.indexConstant(1));
-  Carried later = e.loop(following, e.indexConstant(links.slices), links.slices, 1, {none, zero},
-                         [&](const IndexExpr &i, ValueRange carried) {
-                           Value base = e.index(e.space.scale(i, kSlice));
-                           Carried here = scan(scratch, own, base, e.indexConstant(turns), turns, {carried[0], no},
-                                               [&](Carried &inner, Value same, Value at) {
-                                                 inner[0] = least(same, at, inner[0]);
-                                                 inner[1] = arith::OrIOp::create(b, inner[1], same);
-                                               });
-                           Value step = arith::ExtUIOp::create(b, i32, here[1]);
-                           return Carried{here[0], arith::AddIOp::create(b, carried[1], step)};
-                         });
+  Value slice = arith::DivUIOp::create(b, number, e.indexConstant(kSlice));
+  Value own = scratch.read(scratch.keys, number);
+  SmallVector<Value> others = linkSlices(scratch, own, slice, member);
+  // What the warps found, one behind the other.
+  SmallVector<Value> shared;
+  for (Value found : others) {
+    shared.push_back(sharedBuffer(e, {kTeam * kernel.device.warpThreads}, b.getI32Type(), frame.sharedBytes));
+    memref::StoreOp::create(b, found, shared.back(), frame.thread);
+  }
+  gpu::BarrierOp::create(b);
+  e.guarded(compared(e, CmpIPredicate::eq, member, e.indexConstant(0)), [&] {
+    for (int64_t i = 1; i < kTeam; ++i) {
+      Value at = arith::AddIOp::create(b, frame.thread, e.indexConstant(i * kernel.device.warpThreads));
+      others[0] = arith::OrIOp::create(b, others[0], memref::LoadOp::create(b, shared[0], at));
+      others[1] = arith::MinSIOp::create(b, others[1], memref::LoadOp::create(b, shared[1], at));
+      others[2] = arith::AddIOp::create(b, others[2], memref::LoadOp::create(b, shared[2], at));
+    }
+    storeLinks(scratch, own, number, linkSlice(scratch, own, number, slice), others);
+  });
+}
+
+void LinkedScatterKernel::storeLinks(Scratch &scratch, Value own, Value number, ArrayRef<Value> slice,
+                                     ArrayRef<Value> others) {
+  ElementEmitter &e = scratch.e;
+  ImplicitLocOpBuilder &b = e.b;
+  Value zero = scratch.number(0), isEarlier = compared(e, CmpIPredicate::ne, others[0], zero);
   Value follows = arith::OrIOp::create(b, slice[0], compared(e, CmpIPredicate::slt, own, zero));
-  Value count = arith::SelectOp::create(b, follows, zero, arith::AddIOp::create(b, slice[2], one));
-  Value joins = arith::SelectOp::create(b, arith::OrIOp::create(b, earlier[0], follows), scratch.number(-1), later[1]);
+  Value count = arith::SelectOp::create(b, follows, zero, arith::AddIOp::create(b, slice[2], scratch.number(1)));
+  Value joins = arith::SelectOp::create(b, arith::OrIOp::create(b, isEarlier, follows), scratch.number(-1), others[2]);
   for (auto [value, memory] : {std::pair(slice[1], scratch.next), std::pair(count, scratch.count),
-                               std::pair(later[0], scratch.nextSlice), std::pair(joins, scratch.joins)})
+                               std::pair(others[1], scratch.nextSlice), std::pair(joins, scratch.joins)})
     memref::StoreOp::create(b, value, memory, number);
 }
 
