@@ -208,9 +208,10 @@ RowLaunch::Place RowLaunch::placeOf(Frame &frame) const {
   Value first = arith::MulIOp::create(b, frame.block, e.indexConstant(together));
   place.number = arith::AddIOp::create(b, first, arith::DivUIOp::create(b, frame.thread, e.indexConstant(threads)));
   if (points % together != 0) {
-    // Teams without a row repeat the first one, and write nothing: whole warps take part in every exchange.
+    // Teams without a row repeat their block's first one, and write nothing: whole warps take part in every exchange.
+    // In place, another block may write any other row meanwhile.
     place.used = arith::CmpIOp::create(b, arith::CmpIPredicate::ult, place.number, e.indexConstant(points));
-    place.number = arith::SelectOp::create(b, place.used, place.number, e.indexConstant(0));
+    place.number = arith::SelectOp::create(b, place.used, place.number, first);
   }
   return place;
 }
