@@ -3,6 +3,7 @@
 import ctypes
 
 import numpy as np
+import ptx_launch
 import ptx_machine
 import ptx_memory
 import ptx_text
@@ -43,7 +44,7 @@ class Executor:
             views = self._allocations(arguments[:count])
             kernel = self.modules[text][name.decode()]
             memory = ptx_memory.Memory({**views, **kernel.tables})
-            ptx_machine.launch(kernel, memory, [a & ~DEVICE for a in arguments[:count]], grid[:3], block[:3], shared,
+            ptx_launch.launch(kernel, memory, [a & ~DEVICE for a in arguments[:count]], grid[:3], block[:3], shared,
                                self.order, self.instructions.add)
             for start, view in views.items():
                 ctypes.memmove(start, np.ascontiguousarray(memory.array(start)).ctypes.data, len(view))

@@ -6,15 +6,17 @@ parted together again. Between two barriers no thread may touch bytes of shared 
 block may touch bytes that another one writes. What is begun and awaited later, ptx_async.py follows. Instructions are those of the PTX
 ISA that the corpus uses; another one raises Unknown.
 """
+import functools
 import re
 
 import numpy as np
 from ptx_async import Asynchronous
-from ptx_memory import Accesses, Memory
-from ptx_numbers import FLOAT8, KINDS, UNSIGNED, from_bf16, to_bf16
-from ptx_text import SHARED_BASE, Kernel
+from ptx_memory import Accesses
+from ptx_numbers import FLOAT8, KINDS, UNSIGNED, compared, from_bf16, to_bf16
+from ptx_text import SHARED_BASE
 from ptx_wmma import WARP, Matrices
 
+CONTROL = ("bra", "bra.uni", "ret", "exit", "bar.sync", "barrier.sync")
 HALVES = ("f16x2", "bf16x2", "bf16")  # what numpy has no type for
 
 
@@ -24,6 +26,18 @@ class Unknown(Exception):
 
 class Fault(Exception):
     """What a kernel must not do, by kernel and line of the PTX."""
+
+
+@functools.cache
+def constant(operand, kind):
+    dtype = np.dtype(KINDS[kind])
+    if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", operand):
+        bits = np.uint32(int(operand[2:], 16))
+        return bits.view(np.float32) if dtype == np.float32 else bits.astype(dtype)
+    if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", operand):
+        return np.uint64(int(operand[2:], 16)).view(np.float64)
+    value = int(operand.rstrip("U"), 0) & (1 << dtype.itemsize * 8) - 1
+    return np.array(value, UNSIGNED[dtype.itemsize]).view(dtype)[()]
 
 
 class Block(Matrices):
@@ -62,6 +76,10 @@ class Block(Matrices):
     def get(self, operand, kind, mask):
         """A source operand's values for the threads in `mask`."""
         dtype = KINDS[kind]
+        if operand in self.registers:
+            if self.begun.works:
+                self.begun.register(operand, False, mask)
+            return self.registers[operand][mask].astype(UNSIGNED[np.dtype(dtype).itemsize]).view(dtype)
         if operand in self.special:
             return self.special[operand][mask].astype(dtype)
         if operand in self.kernel.shared:
@@ -72,14 +90,7 @@ class Block(Matrices):
             if self.begun.works:
                 self.begun.register(operand, False, mask)
             return self.raw(operand)[mask].astype(UNSIGNED[np.dtype(dtype).itemsize]).view(dtype)
-        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", operand):
-            return np.full(mask.sum(), np.array(int(operand[2:], 16), np.uint32).view(np.float32)).astype(dtype, copy=False) if dtype == np.float32 else \
-                np.full(mask.sum(), int(operand[2:], 16)).astype(dtype)
-        if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", operand):
-            return np.full(mask.sum(), np.array(int(operand[2:], 16), np.uint64).view(np.float64))
-        value = int(operand.rstrip("U"), 0)
-        bits = np.dtype(dtype).itemsize * 8
-        return np.full(mask.sum(), np.array(value & ((1 << bits) - 1), UNSIGNED[bits // 8]).view(dtype))
+        return np.full(mask.sum(), constant(operand, kind))
 
     def put(self, register, values, mask):
         if register == "_":
@@ -150,6 +161,9 @@ class Block(Matrices):
             here = pc[ready].min()
             mask = ready & (pc == here)
             guard, op, operands, line = code[here]
+            if not guard and op not in CONTROL and mask.all():
+                pc[:] = self._straight(here, mask)
+                continue
             self.executed += 1
             if guard:
                 take = self.predicate(guard, mask)
@@ -169,6 +183,17 @@ class Block(Matrices):
                 self.step(op, operands, line, mask)
                 pc[mask] += 1
 
+    def _straight(self, here, everyone):
+        """Runs instructions of all threads up to one that may part them, and says where that is."""
+        while True:
+            guard, op, operands, line = self.kernel.code[here]
+            if guard or op in CONTROL:
+                return here
+            self.executed += 1
+            self.observe(op)
+            self.step(op, operands, line, everyone)
+            here += 1
+
     def _release(self, pc, waiting, ended):
         stops = np.unique(pc[waiting])
         line = self.kernel.code[stops[0]][3]
@@ -183,19 +208,18 @@ class Block(Matrices):
     def step(self, op, operands, line, mask):
         head, *rest = op.split(".")
         self.line = line
-        with np.errstate(all="ignore"):
-            if head in ("ld", "st"):
-                return self._access(head, rest, operands, line, mask)
-            if head == "wmma":
-                return self._matrix(rest, operands, line, mask)
-            if begin := {"cp": self.begun.copy, "fence": self.begun.fence, "wgmma": self.begun.product}.get(head):
-                return begin(rest, operands, line, mask) or self.unknown(line, op)
-            if head == "mov" and operands[0].startswith("{"):
-                return self._unpack(rest[-1], operands, mask)
-            handler = getattr(self, f"_{head}", None)
-            if not handler:
-                raise Unknown(f"{self.kernel.name}, line {line}: {op}")
-            values = handler(rest, operands[1:], mask, line)
+        if head in ("ld", "st"):
+            return self._access(head, rest, operands, line, mask)
+        if head == "wmma":
+            return self._matrix(rest, operands, line, mask)
+        if begin := {"cp": self.begun.copy, "fence": self.begun.fence, "wgmma": self.begun.product}.get(head):
+            return begin(rest, operands, line, mask) or self.unknown(line, op)
+        if head == "mov" and operands[0].startswith("{"):
+            return self._unpack(rest[-1], operands, mask)
+        handler = getattr(self, f"_{head}", None)
+        if not handler:
+            raise Unknown(f"{self.kernel.name}, line {line}: {op}")
+        values = handler(rest, operands[1:], mask, line)
         if values is not None:
             self.put(operands[0], values, mask)
 
@@ -207,7 +231,7 @@ class Block(Matrices):
             index = self.kernel.parameters.index(operands[1][1:-1].split("+")[0])
             return self.put(operands[0], np.full(mask.sum(), self.arguments[index], np.uint64).astype(UNSIGNED[np.dtype(KINDS[kind]).itemsize]), mask)
         if space is None:
-            raise Unknown(f"{self.kernel.name}, line {line}: an address of no known space")
+            return self._generic(head, rest, operands, line, mask)
         if head == "ld":
             found = self.load(space, self.addresses(operands[1], mask), kind, parts, line, mask)
             if kind in ("s8", "s16"):
@@ -218,6 +242,15 @@ class Block(Matrices):
         dtype = UNSIGNED[np.dtype(KINDS[kind]).itemsize]
         values = np.stack([self.get(name, kind, mask).view(dtype) for name in names(operands[1])], axis=1)
         return self.store(space, self.addresses(operands[0], mask), values, line, mask)
+
+    def _generic(self, head, rest, operands, line, mask):
+        """An access through a generic address: of global memory, unless it lies in the block's shared memory."""
+        places = self.addresses(operands[1 if head == "ld" else 0], mask)
+        inside = np.zeros(self.count, bool)
+        inside[mask] = (places >= SHARED_BASE) & (places < SHARED_BASE + len(self.shared))
+        for space, threads in (("shared", mask & inside), ("global", mask & ~inside)):
+            if threads.any():
+                self._access(head, [space, *rest], operands, line, threads)
 
     # ---- moves and conversions
 
@@ -458,40 +491,11 @@ class Block(Matrices):
         if len(rest) != 2:
             raise Unknown(f"{self.kernel.name}, line {line}: setp.{'.'.join(rest)}")
         values = self._pairs(rest[-1], operands, mask) if rest[-1] == "bf16" else self._values(rest, operands, mask)
-        return self._compared(rest[0], *values)
+        return compared(rest[0], *values)
 
     def _set(self, rest, operands, mask, line):
         """A mask for each of the two numbers of 16 bits."""
         if len(rest) != 3 or rest[1] != "u32" or rest[2] not in ("f16x2", "bf16x2"):
             raise Unknown(f"{self.kernel.name}, line {line}: set.{'.'.join(rest)}")
-        flags = self._compared(rest[0], *self._pairs(rest[2], operands, mask))
+        flags = compared(rest[0], *self._pairs(rest[2], operands, mask))
         return np.ascontiguousarray(np.where(flags, np.uint16(0xFFFF), np.uint16(0))).view(np.uint32)
-
-    @staticmethod
-    def _compared(name, a, b):
-        if name in ("nan", "num"):
-            unordered = np.isnan(a) | np.isnan(b)
-            return unordered if name == "nan" else ~unordered
-        loose = len(name) == 3
-        name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(name, name[:2])
-        result = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}[name](a, b)
-        if a.dtype.kind != "f":
-            return result
-        unordered = np.isnan(a) | np.isnan(b)
-        return result | unordered if loose else result & ~unordered
-
-
-def launch(kernel: Kernel, memory: Memory, arguments, grid, block, dynamic=0, order="forward", observe=lambda op: None) -> int:
-    """Runs all blocks, in the order that `order` says (forward, reversed, shuffled); the number of instructions. Raises Fault."""
-    numbers = list(range(int(np.prod(grid))))
-    if order == "reversed":
-        numbers.reverse()
-    elif order == "shuffled":
-        np.random.default_rng(0).shuffle(numbers)
-    memory.begin()
-    executed = 0
-    for number in numbers:
-        run = Block(kernel, memory, arguments, block, grid, number, dynamic, observe)
-        run.run()
-        executed += run.executed
-    return executed

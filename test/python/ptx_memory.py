@@ -59,7 +59,7 @@ class Memory:
         return self.offsets[which] + where - self.starts[which]
 
     def touch(self, index, size, block, writes):
-        at = np.unique((index[:, None] + np.arange(size)).ravel())
+        at = (np.unique(index)[:, None] + np.arange(size)).ravel()  # accesses are aligned: two have all bytes in common, or none
         who = np.full(len(at), block, np.int32)
         return (self.blocks.write if writes else self.blocks.read)(at, who)
 

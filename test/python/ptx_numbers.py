@@ -18,3 +18,17 @@ def to_bf16(value):
     bits = value.astype(np.float32).view(np.uint32).astype(np.uint64)
     rounded = ((bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)).astype(np.uint16)
     return np.where(np.isnan(value), np.uint16(0x7FFF), rounded)
+
+
+def compared(name, a, b):
+    """`a` against `b` by PTX's name of a comparison: "ltu" holds where one is NaN."""
+    if name in ("nan", "num"):
+        unordered = np.isnan(a) | np.isnan(b)
+        return unordered if name == "nan" else ~unordered
+    loose = len(name) == 3
+    name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(name, name[:2])
+    result = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}[name](a, b)
+    if a.dtype.kind != "f":
+        return result
+    unordered = np.isnan(a) | np.isnan(b)
+    return result | unordered if loose else result & ~unordered

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass
 
 import numpy as np
+import ptx_launch
 import ptx_machine
 import ptx_memory
 import ptx_text
@@ -111,7 +112,7 @@ def run(kernel, form, order="forward", observe=lambda op: None):
     # Each behind a gap, so that no access strays into its neighbour.
     starts = list(itertools.accumulate([len(a.tobytes()) // 256 * 256 + 1024 for a in arrays], initial=0x200000))[:-1]
     memory = ptx_memory.Memory({start: np.frombuffer(a.tobytes(), np.uint8).copy() for start, a in zip(starts, arrays)} | kernel.tables)
-    ptx_machine.launch(kernel, memory, starts, (FEW, 1, 1), (128, 1, 1), order=order, observe=observe)
+    ptx_launch.launch(kernel, memory, starts, (FEW, 1, 1), (128, 1, 1), order=order, observe=observe)
     return memory.array(starts[-3]).view(np.uint16).reshape(o.shape), memory.array(starts[-2]).view(np.float32).reshape(statistics.shape)
 
 

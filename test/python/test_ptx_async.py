@@ -4,6 +4,7 @@ not be: every wait, fence and barrier that is left out, and every wrong descript
 import re
 
 import numpy as np
+import ptx_launch
 import ptx_machine
 import ptx_memory
 import ptx_text
@@ -105,7 +106,7 @@ def run(text, kind="f16"):
     operands = [narrow(random.integers(-8, 9, (64, 64)).astype(np.float32) / 4) for _ in range(2)]
     memory = ptx_memory.Memory({A: operands[0].reshape(-1).view(np.uint8), B: operands[1].reshape(-1).view(np.uint8), OUT: np.zeros(64 * 64 * 4, np.uint8)})
     kernel, = ptx_text.parse(text).values()
-    ptx_machine.launch(kernel, memory, [A, B, OUT], (1, 1, 1), (128, 1, 1))
+    ptx_launch.launch(kernel, memory, [A, B, OUT], (1, 1, 1), (128, 1, 1))
     wide = (lambda x: x.view(np.float16).astype(np.float32)) if kind == "f16" else (lambda x: (x.astype(np.uint32) << 16).view(np.float32))
     return memory.array(OUT).view(np.float32).reshape(64, 64), *map(wide, operands)
 

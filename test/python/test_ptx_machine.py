@@ -9,6 +9,7 @@ import sys
 import textwrap
 
 import numpy as np
+import ptx_launch
 import ptx_machine
 import ptx_memory
 import ptx_text
@@ -54,7 +55,7 @@ OUT = 0x10000
 def run(text, blocks=2, order="forward", size=512):
     memory = ptx_memory.Memory({OUT: np.zeros(size, np.uint8)})
     kernel, = ptx_text.parse(text).values()
-    ptx_machine.launch(kernel, memory, [OUT], (blocks, 1, 1), (64, 1, 1), order=order)
+    ptx_launch.launch(kernel, memory, [OUT], (blocks, 1, 1), (64, 1, 1), order=order)
     return memory.array(OUT).view(np.int32)
 
 
@@ -75,7 +76,7 @@ def test_tables_of_a_module():
                         "\tadd.s64 \t%rd12, %rd11, %rd10;\n\tld.global.nc.b32 \t%r3, [%rd12];")
     kernel, = ptx_text.parse(text).values()
     memory = ptx_memory.Memory({OUT: np.zeros(256, np.uint8), **kernel.tables})
-    ptx_machine.launch(kernel, memory, [OUT], (1, 1, 1), (64, 1, 1))
+    ptx_launch.launch(kernel, memory, [OUT], (1, 1, 1), (64, 1, 1))
     assert memory.array(OUT).view(np.int32).tolist() == [7, 257, 0, 0] * 16
 
 
