@@ -2,6 +2,7 @@
 // The compilation driver: reads the input, runs phase after phase, writes the product.
 #include "mpt/Driver/Compile.h"
 
+#include "FoldedNorms.h"
 #include "OptimizerGroups.h"
 #include "SavedTensors.h"
 #include "Trained.h"
@@ -164,8 +165,11 @@ private:
         return failure();
       if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase, pipeline)))
         return failure();
-      if (phase.name == "import")
+      if (phase.name == "import") {
         sayRecognized();
+        if (makesStep() && !options.forwardOnly && said.insert("norms").second)
+          warnFoldedNorms(*module);
+      }
       if (failed(report(phase.name)) || (phase.name == "precision" && failed(checkTarget())))
         return failure();
       // An ONNX file says what phase precision decided; what follows is for machines.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters that torch's second exporter has folded or dropped by default: exp(t), zero biases, scales in other places. They train, with
-autograd's gradients, and leave in the saved file; of what cannot be undone the compiler says so."""
+autograd's gradients, and leave in the saved file; of what cannot be undone, by either exporter, the compiler says so."""
 import contextlib
 import io
 import warnings
@@ -145,3 +145,31 @@ def test_says_what_cannot_be_undone(tmp_path):
         exported(module, WORDS, tmp_path / "whole.onnx", optimize=False)
         mpt.compile(tmp_path / "whole.onnx", loss="mse", optimizer="sgd,lr=0.1", out=tmp_path / "whole")
         assert not any("exporter" in str(each.message) for each in said)
+
+
+class Cosine(nn.Module):
+    """Norms along each axis, of which torch's first exporter folds both up to opset 17."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.first, self.second = nn.Linear(16, 8), nn.Parameter(torch.randn(10, 8, generator=DRAW)), nn.Parameter(torch.randn(10, 4, generator=DRAW))
+
+    def forward(self, x):
+        h = F.normalize(torch.relu(self.net(x))) @ F.normalize(self.first).T
+        return h @ F.normalize(self.second, p=1, dim=0)
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+def test_says_that_norms_are_folded(opset, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(Cosine(), tuple(WORDS), tmp_path / "model.onnx", input_names=["x"], output_names=["y"], dynamo=False, opset_version=opset)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        mpt.compile(tmp_path / "model.onnx", loss="mse", optimizer="sgd,lr=0.1", out=tmp_path / "library")
+        text = " ".join(str(each.message) for each in said)
+        found = [name for name in ("first", "second") if f"'{name}' trains, and is divided by numbers that the exporter has computed as its norms" in text]
+        assert found == (["first", "second"] if opset == 17 else []) and ("do_constant_folding=False" in text) == (opset == 17), text
+        said.clear()
+        mpt.compile(tmp_path / "model.onnx", loss="mse", optimizer="sgd,lr=0.1", freeze="first|second", out=tmp_path / "frozen")
+        assert not said
