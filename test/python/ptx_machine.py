@@ -477,7 +477,7 @@ class Block(Matrices):
 
     def _shift(self, rest, operands, mask, function):
         value, by = self.get(operands[0], rest[-1], mask), self.get(operands[1], "u32", mask)
-        bits = value.dtype.itemsize * 8
+        bits = 8 * value.dtype.itemsize
         gone = np.where(value < 0, value.dtype.type(-1), value.dtype.type(0)) if rest[-1][0] == "s" else np.zeros_like(value)
         return np.where(by >= bits, gone if function is np.right_shift else np.zeros_like(value), function(value, (by % bits).astype(value.dtype)))
 
@@ -490,8 +490,7 @@ class Block(Matrices):
     def _setp(self, rest, operands, mask, line):
         if len(rest) != 2:
             raise Unknown(f"{self.kernel.name}, line {line}: setp.{'.'.join(rest)}")
-        values = self._pairs(rest[-1], operands, mask) if rest[-1] == "bf16" else self._values(rest, operands, mask)
-        return compared(rest[0], *values)
+        return compared(rest[0], *(self._pairs(rest[-1], operands, mask) if rest[-1] == "bf16" else self._values(rest, operands, mask)))
 
     def _set(self, rest, operands, mask, line):
         """A mask for each of the two numbers of 16 bits."""
