@@ -280,6 +280,8 @@ class Graph:
             else:
                 outputs = RULES[node.op_type](node, *inputs)
             for name, value in zip(node.output, outputs if isinstance(outputs, tuple) else (outputs,)):
+                if rounding and node.op_type == "CumSum":  # n sums one after the other, each rounded: a random walk
+                    value = move(value, FP32 * value.shape[int(inputs[1])] ** 0.5, 0, generator)
                 if rounding and value.is_floating_point():
                     value = self.moved(value, rounding.storage, rounding, generator) if free else self.wide(value, generator)
                 if cotangents is not None and free and value.requires_grad:
