@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extents along memory, rounded up: into the padding of aligned rows, or into copies.
 #include "GemmExtents.h"
-#include "RowPadding.h"
 
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Memory/Layout.h"
