@@ -70,6 +70,39 @@ def test_an_update_without_a_gradient_of_its_own_is_refused_under_a_scale(tmp_pa
     assert any(f"from here on the gradient of '{name}' of the file is no multiple" in str(refusal.value) for name in "wv")
 
 
+# What an update makes of the parameter by itself: norms of columns, as adaptive clipping has, a projection, and a product.
+OF_PARAMETERS = {
+    "columns": ("""ww = Mul(w, w)  sums = ReduceSum<keepdims = 1>(ww, axis)  norms = Sqrt(sums)  move = Mul(g, norms)""",
+                lambda g, w: g * np.sqrt((w * w).sum(0, keepdims=True))),
+    "rows": ("""sums = ReduceL2<axes = [1], keepdims = 1>(w)  bound = Max(sums, tenth)  move = Div(g, bound)""",
+             lambda g, w: g / np.maximum(np.sqrt((w * w).sum(1, keepdims=True)), .1)),
+    "sphere": ("""wg = Mul(w, g)  along = ReduceSum<keepdims = 1>(wg, axis)  back = Mul(w, along)  move = Sub(g, back)""",
+               lambda g, w: g - w * (w * g).sum(0, keepdims=True)),
+    "product": ("""wt = Transpose(w)  square = MatMul(wt, w)  move = MatMul(g, square)""", lambda g, w: g @ (w.T @ w)),
+}
+
+
+@pytest.mark.parametrize("policy, limit", [("amp-f16", 5e-3), ("amp-bf16", 3e-2), ("als-f16", 5e-3), ("fp8-hybrid", .3)])
+@pytest.mark.parametrize("update", OF_PARAMETERS)
+def test_what_updates_make_of_parameters_starts_from_masters(update, policy, limit, tmp_path):
+    body, move = OF_PARAMETERS[update]
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]>
+      g (float[8,6] x, float[8,4] t) => (float loss, float[6,4] w_next) {{
+        h = MatMul(x, w)  d = Sub(h, t)  dd = Mul(d, d)  loss = ReduceMean<keepdims = 0>(dd)
+        dh = Mul(d, share)  xt = Transpose(x)  g = MatMul(xt, dh)  {body}  step = Mul(move, tenth)  w_next = Sub(w, step) }}""")
+    random = np.random.default_rng(3)
+    w = random.standard_normal((6, 4)).astype(np.float32)
+    numbers = {"w": w, "share": np.float32(1 / 16), "tenth": np.float32(.1), "axis": np.array([0])}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    feed = {"x": random.standard_normal((8, 6)).astype(np.float32), "t": random.standard_normal((8, 4)).astype(np.float32)}
+    wide, x, t = (value.astype(np.float64) for value in (w, feed["x"], feed["t"]))
+    wanted = -.1 * move(x.T @ (x @ wide - t) / 16, wide)
+    with mpt.Trainer(mpt.compile(tmp_path / "m.onnx", policy=policy, quiet=True, out=tmp_path / "lib"), threads=1) as trainer:
+        assert any(not trainer.step(feed).skipped for _ in range(40))
+        assert distance(trainer.parameter("w") - w, wanted) < limit
+
+
 @pytest.mark.parametrize("flags", [{"forward_only": True}, {"emit": "onnx"}])
 def test_a_loss_scale_without_effect_is_an_error(flags, tmp_path):
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x) => (float[2,2] y) { y = MatMul(x, w) }""")

@@ -17,6 +17,10 @@ llvm::DenseSet<mlir::Operation *> lossIsland(mlir::func::FuncOp function);
 /// Ops of one type for all slots from which only parameter gradients are made: sums over uses, reshapes, transposes.
 llvm::DenseSet<mlir::Operation *> parameterGradientTail(mlir::func::FuncOp function);
 
+/// What updates alone make of parameters, as norms for clipping are: masters hold these, and narrow copies would be
+/// another starting point.
+llvm::DenseSet<mlir::Operation *> parameterUpdateTail(mlir::func::FuncOp function);
+
 } // namespace mpt
 
 #endif // MPT_PRECISION_SLOTS_H

@@ -68,6 +68,7 @@ void CoreGraph::enter(func::FuncOp function) {
   at.function = function;
   at.loss = lossIsland(function);
   at.gradientTail = parameterGradientTail(function);
+  at.updateTail = parameterUpdateTail(function);
   at.meanings.emplace(function, [&](Operation *op) { return contentsOf(op); }, reader, at.loss);
   at.parts.emplace(function);
   Layers layers(function);
@@ -131,6 +132,8 @@ CoreGraph::OpRules CoreGraph::rulesOfCore(Operation *op, PrecisionSemantics sema
   Ruling ruling = policy.decide(op, numericClass, &layers);
   if (std::optional<std::string> why = whyOutOfRange(op, numericClass, ruling))
     return withoutPolicy(*why);
+  if (at.updateTail.contains(op) && !ruling.named && numericClass != NumericClass::Pinned)
+    return withoutPolicy("updates start from f32 parameters");
   if (std::string why = whyMeaningKeepsWide(op, ruling); !why.empty()) {
     OpRules kept = withoutPolicy(why);
     kept.isKept = true;

@@ -61,7 +61,7 @@ private:
     mlir::func::FuncOp function;
     llvm::DenseMap<mlir::Operation *, OpRules> rules;
     llvm::DenseMap<mlir::Value, RangeTransfer> transfers; ///< none for values that are not in it
-    llvm::DenseSet<mlir::Operation *> loss, gradientTail;
+    llvm::DenseSet<mlir::Operation *> loss, gradientTail, updateTail;
     std::optional<Meanings> meanings;
     std::optional<TrainingParts> parts;
     llvm::DenseMap<mlir::Value, std::string>

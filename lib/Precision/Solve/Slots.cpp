@@ -106,3 +106,45 @@ DenseSet<Operation *> mpt::parameterGradientTail(func::FuncOp function) {
   }
   return tail;
 }
+
+/// The ops that lead to nothing but new values that hang on a gradient.
+static DenseSet<Operation *> updateTail(Block &block) {
+  DenseSet<Value> behind; // gradients
+  for (Operation &op : block)
+    if (isa<train::GradientOp>(op) ||
+        llvm::any_of(op.getOperands(), [&](Value value) { return behind.contains(value); }))
+      behind.insert(op.result_begin(), op.result_end());
+  DenseSet<Operation *> tail;
+  for (Operation &op : llvm::reverse(block)) {
+    if (!isa<PrecisionSemantics>(op) || op.use_empty() || op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    if (llvm::all_of(op.getUsers(), [&](Operation *user) {
+          auto write = dyn_cast<train::WriteOp>(user);
+          return write ? behind.contains(write.getValue()) : tail.contains(user);
+        }))
+      tail.insert(&op);
+  }
+  return tail;
+}
+
+static bool isParameter(train::ReadOp read) {
+  auto state = SymbolTable::lookupNearestSymbolFrom<train::StateOp>(read, read.getStateAttr());
+  return state && state.getRole() == train::Role::parameter;
+}
+
+DenseSet<Operation *> mpt::parameterUpdateTail(func::FuncOp function) {
+  Block &block = function.getBody().front();
+  DenseSet<Operation *> tail = updateTail(block), found;
+  DenseSet<StringAttr> written;
+  for (auto write : block.getOps<train::WriteOp>())
+    written.insert(write.getStateAttr().getAttr());
+  auto isParameters = [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    auto read = dyn_cast_or_null<train::ReadOp>(op);
+    return read ? isParameter(read) && written.contains(read.getStateAttr().getAttr()) : found.contains(op);
+  };
+  for (Operation &op : block)
+    if (tail.contains(&op) && llvm::any_of(op.getOperands(), isParameters))
+      found.insert(&op);
+  return found;
+}
