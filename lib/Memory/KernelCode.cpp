@@ -61,8 +61,7 @@ json::Object objectOf(const AssembledKernel &kernel) {
   return object;
 }
 
-constexpr StringLiteral kLine =
-    "{0,-14} {1,8} {2,8} {3,7} {4,-7} {5,-6} {6,9} {7,7} {8,7} {9,9} {10,8} {11,5}  {12}: {13}\n";
+constexpr char kLine[] = "{0,-14} {1,8} {2,8} {3,7} {4,-7} {5,-6} {6,9} {7,7} {8,7} {9,9} {10,8} {11,5}  {12}: {13}\n";
 
 } // namespace
 
@@ -111,7 +110,7 @@ void mpt::memory::printKernelCode(StringRef function, const json::Object &report
   if (rows.empty())
     return;
   out << function << ": kernels, and the blocks of one that share a multiprocessor (blocks/SM)\n";
-  out << llvm::formatv(kLine.data(), "kernel", "launches", "blocks", "threads", "arch", "device", "registers", "shared",
+  out << llvm::formatv(kLine, "kernel", "launches", "blocks", "threads", "arch", "device", "registers", "shared",
                        "spilled", "blocks/SM", "waves", "full", "schedule", "operations");
   for (const json::Value &row : rows) {
     const json::Object &kernel = *row.getAsObject();
@@ -124,7 +123,7 @@ void mpt::memory::printKernelCode(StringRef function, const json::Object &report
         std::optional<double> number = code.getNumber(key);
         return number ? llvm::formatv("{0:f2}", *number).str() : "-";
       };
-      out << llvm::formatv(kLine.data(), *kernel.getString("kernel"), *kernel.getInteger("launches"),
+      out << llvm::formatv(kLine, *kernel.getString("kernel"), *kernel.getInteger("launches"),
                            *kernel.getInteger("blocks"), *kernel.getInteger("threads"), arch,
                            code.getString("device").value_or("-"), whole("registers"), whole("shared_bytes"),
                            whole("spilled_bytes"), whole("blocks_a_multiprocessor"), real("waves"), real("full"),
