@@ -16,7 +16,9 @@ from mpt_run import read_tensors
 from test_shard_optimizer import on_ranks
 
 ROWS, WORDS, WIDTH, V = 16, 176, 40, 4
-POLICIES = ["amp-f16", "amp-bf16"]
+# Where the processor multiplies BF16 itself, no parameter of it goes without its copy.
+NATIVE = "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
+POLICIES = ["amp-f16", *([] if NATIVE else ["amp-bf16"])]
 COPIED, PACKED = {"masters": "copied"}, {"masters": "packed"}
 
 
