@@ -131,10 +131,10 @@ def test_rows_come_as_they_are_printed(scripts, monkeypatch):
     monkeypatch.setattr(run, "GRACE", 0.2)
     text = """trap '' TERM; sleep 1000 & echo "{\\"ok\\": true, \\"pid\\": $!}"; echo noise; wait; wait"""
     log, came = io.StringIO(), []
-    rows = run.run_item(parts.Item("smoke", "x", ["bash", "-c", text, "bash"], 3), 3, log, {}, lambda row: came.append((row, is_running(row.get("pid")))))
+    rows = run.run_item(parts.Item("smoke", "x", ["bash", "-c", text, "bash"], 8), 8, log, {}, lambda row: came.append((row, is_running(row.get("pid")))))
     assert rows == [row for row, _ in came] and came[0][1], "the row came when all was over"
     assert not is_running(rows[0]["pid"]) and "noise" in log.getvalue()
-    assert [row["ok"] for row in rows] == [True, False] and "no end within 3 s" in rows[1]["problem"]
+    assert [row["ok"] for row in rows] == [True, False] and "no end within 8 s" in rows[1]["problem"]
 
 
 def test_steps_that_either_side_skips_are_not_compared(duel):
