@@ -47,45 +47,43 @@ public:
            type.getShape().back() == x.inner() && type.getNumElements() == x.inner() * x.outer();
   }
 
-  /// Bytes that a copy of the matrix with more around it has; 0 where none is wanted.
+  /// Whether the matrix has to move to become as large as `to`.
+  static bool moves(Matrix x, Matrix to) {
+    return to.outer() != x.outer() || (to.inner() != x.inner() && !hasRoom(x, to.inner()));
+  }
+  /// Bytes that it has then.
   static int64_t copied(Matrix x, int64_t rows, int64_t cols) {
-    bool same = x.rows == rows && x.cols == cols;
-    bool grows = x.outer() != (x.isByRows() ? rows : cols);
-    return same || (!grows && hasRoom(x, x.isByRows() ? cols : rows)) ? 0 : rows * cols * sizeOf(x);
+    return moves(x, sized(x, rows, cols)) ? rows * cols * sizeOf(x) : 0;
   }
 
   /// An operand with zeros behind it.
   LogicalResult operand(Matrix &x, int64_t rows, int64_t cols) {
-    if (x.rows == rows && x.cols == cols)
-      return success();
-    int64_t inner = x.isByRows() ? cols : rows, outer = x.isByRows() ? rows : cols;
-    if (outer == x.outer() && hasRoom(x, inner)) {
-      if (failed(clear(x, inner)))
+    Matrix to = sized(x, rows, cols);
+    if (!moves(x, to)) {
+      if (to.inner() != x.inner() && failed(clear(x, to.inner())))
         return failure();
     } else {
-      Value copy = space(x, outer, inner);
+      place(to);
       // Rows behind the last one, or all of it, of which the copy leaves some.
-      const int64_t from = inner == x.inner() ? x.outer() : 0;
-      rt::ZeroOp::create(state.builder, loc, state.view(loc, copy, {outer - from, inner}, {inner, 1}, from * inner));
-      if (failed(state.convert(loc, shown(x), part(copy, x))))
+      const int64_t from = to.inner() == x.inner() ? x.outer() : 0;
+      rt::ZeroOp::create(
+          state.builder, loc,
+          state.view(loc, to.memref, {to.outer() - from, to.inner()}, {to.inner(), 1}, from * to.inner()));
+      // By rows, so that one kernel copies either way.
+      auto shown = [&](Matrix from) { return state.view(loc, from.memref, {x.outer(), x.inner()}, {from.pitch(), 1}); };
+      if (failed(state.convert(loc, shown(x), shown(to))))
         return failure();
-      x.memref = copy;
-      x.pitch() = inner;
     }
-    x.rows = rows;
-    x.cols = cols;
+    x = to;
     return success();
   }
 
   /// A result with room behind it.
   void result(Matrix &x, int64_t rows, int64_t cols) {
-    if (copied(x, rows, cols)) {
-      int64_t inner = x.isByRows() ? cols : rows, outer = x.isByRows() ? rows : cols;
-      x.memref = space(x, outer, inner);
-      x.pitch() = inner;
-    }
-    x.rows = rows;
-    x.cols = cols;
+    Matrix to = sized(x, rows, cols);
+    if (moves(x, to))
+      place(to);
+    x = to;
   }
 
 private:
@@ -94,10 +92,15 @@ private:
     Type element = bufferTypeOf(x.memref).getElementType();
     return state.allocate(loc, bufferType(shape, element, denseStrides(shape, rowMajor(2))));
   }
-  /// By rows, so that one kernel copies either way.
-  Value shown(Matrix x) { return state.view(loc, x.memref, {x.outer(), x.inner()}, {x.pitch(), 1}); }
-  Value part(Value copy, Matrix x) {
-    return state.view(loc, copy, {x.outer(), x.inner()}, {bufferTypeOf(copy).getDimSize(1), 1});
+  static Matrix sized(Matrix x, int64_t rows, int64_t cols) {
+    x.rows = rows;
+    x.cols = cols;
+    return x;
+  }
+  /// Gives the matrix a buffer of its own.
+  void place(Matrix &x) {
+    x.memref = space(x, x.outer(), x.inner());
+    x.pitch() = x.inner();
   }
   /// Zeros from the end of each row up to `inner`.
   LogicalResult clear(Matrix x, int64_t inner) {
