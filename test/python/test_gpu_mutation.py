@@ -39,4 +39,6 @@ def test_a_wrong_library_fails_the_run(bundle):
     done, rows = gpu_bundle.run(bundle, "gradients", "--only=fp8-hybrid", MPT_STANDIN_WRONG="scale-of-8-bits")
     assert done.returncode == 1 and "FAIL" in done.stdout and any(row.get("ok") is False for row in rows)
     follows = gpu_bundle.run(bundle, "second", "--list")[0].stdout.splitlines()
-    assert follows[0].startswith("diagnose/own-chain-fp8-hybrid/synchronous "), follows
+    # Models end in any order, and the error shows in each that multiplies 8 bits.
+    assert follows[0].startswith("diagnose/"), follows
+    assert any(line.startswith("diagnose/own-chain-fp8-hybrid/synchronous ") for line in follows), follows
