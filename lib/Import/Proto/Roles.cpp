@@ -143,28 +143,25 @@ static bool isTorchPath(StringRef name) {
   return !last.empty() && !buffer && plain && (name.contains('.') || !isGeneratedName(name));
 }
 
+/// True where each element fulfils `is`; false where the values are not known.
+static bool allElements(train::StateOp state, function_ref<bool(double)> is) {
+  auto number = [&](const APFloat &value) { return is(value.convertToDouble()); };
+  if (auto values = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr())) // a splat may be of any extents
+    return values.isSplat() ? number(values.getSplatValue<APFloat>())
+                            : llvm::all_of(values.getValues<APFloat>(), number);
+  auto resource = dyn_cast_or_null<DenseF32ResourceElementsAttr>(state.getValueAttr());
+  std::optional<ArrayRef<float>> values = resource ? resource.tryGetAsArrayRef() : std::nullopt;
+  return values && llvm::all_of(*values, is);
+}
+
+static bool isZero(train::StateOp state) {
+  return allElements(state, [](double value) { return value == 0; });
+}
+
 /// What is added to scores before a softmax so that some count nothing: 0 and one number far below.
 static bool isMask(train::StateOp state) {
-  auto holds = [](auto values) {
-    bool masks = false;
-    for (double value : values) {
-      if (value != 0 && !(value <= -1e3))
-        return false;
-      masks |= value != 0;
-    }
-    return masks;
-  };
-  auto type = cast<RankedTensorType>(state.getType());
-  auto values = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr());
-  if (values && values.isSplat()) // of any extents: nobody wrote so many elements
-    return type.getNumElements() > 1 && holds(ArrayRef(values.getSplatValue<APFloat>().convertToDouble()));
-  if (values)
-    return type.getNumElements() > 1 && holds(llvm::map_range(values.getValues<APFloat>(), [](const APFloat &value) {
-             return value.convertToDouble();
-           }));
-  auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(state.getValueAttr());
-  AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
-  return blob && type.getElementType().isF32() && holds(blob->getDataAs<float>());
+  return cast<RankedTensorType>(state.getType()).getNumElements() > 1 && !isZero(state) &&
+         allElements(state, [](double value) { return value == 0 || value <= -1e3; });
 }
 
 /// The first `count` elements, of which large tensors are read no further; none where they are not FP32 or all equal.
@@ -243,6 +240,9 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "";
   if (use.initialState)
     return "initial state";
+  // Exporters fold look-ups in a table of zeros, as one of relative positions is before training.
+  if (use.either && isList && isZero(state))
+    return "zeros: a mask, or a table before training";
   return use.either ? "constant of arithmetic" : use.reader.empty() ? "moved only" : "operand of " + use.reader.str();
 }
 

@@ -18,6 +18,8 @@ using onnx::OperandUse;
 namespace {
 /// So far walks look for what a value is made of.
 constexpr unsigned kNearNodes = 64;
+/// So many scales and biases may be between a layer and another one.
+constexpr unsigned kDeepestScale = 3;
 } // namespace
 
 static const onnx::OperatorClasses *classesOf(onnx::NodeOp node) {
@@ -134,22 +136,31 @@ static bool isInput(Value value) {
 }
 
 /// True for what a layer makes: a product with weights, rows of a table, or something that was divided by a root, with
-/// the scales and biases on it.
+/// the scales and biases on it; and for what layers without weights make of that: pools, and differences of two
+/// (PoolFormer's token mixer is the pool of a normalization less this one).
 static bool isMadeByLayer(Value value, unsigned depth = 0) {
   auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
-  if (!node || depth > 3)
+  if (!node || depth > kDeepestScale)
     return false;
+  auto isMade = [&](Value operand) { return isMadeByLayer(operand, depth + 1); };
   if (joins(node))
-    return llvm::any_of(node->getOperands(), [&](Value operand) { return isMadeByLayer(operand, depth + 1); });
+    return llvm::any_of(node->getOperands(), isMade);
   for (OpOperand &operand : node->getOpOperands())
     if (useOf(node, operand.getOperandNumber()) == OperandUse::Weight && isTensorOfFile(operand.get()))
       return true;
-  if (arithmeticOf(node) == Arithmetic::Divides)
+  switch (arithmeticOf(node)) {
+  case Arithmetic::Divides:
     return arithmeticOf(originOf(node->getOperand(1)).getDefiningOp()) == Arithmetic::Roots;
-  if (arithmeticOf(node) != Arithmetic::Multiplies && arithmeticOf(node) != Arithmetic::Adds)
+  case Arithmetic::Averages:
+    return isMadeByLayer(node->getOperand(0), depth);
+  case Arithmetic::Subtracts:
+    return llvm::all_of(node->getOperands(), isMade);
+  case Arithmetic::Multiplies:
+  case Arithmetic::Adds:
+    return llvm::any_of(node->getOperands(), isTensorOfFile) && llvm::any_of(node->getOperands(), isMade);
+  default:
     return false;
-  return llvm::any_of(node->getOperands(), isTensorOfFile) &&
-         llvm::any_of(node->getOperands(), [&](Value operand) { return isMadeByLayer(operand, depth + 1); });
+  }
 }
 
 /// True for what is computed of integers and tensors of the file alone, rows of tables aside: positions.
