@@ -97,6 +97,14 @@ def test_growth_hysteresis_and_bounds(tmp_path):
         assert state == (scale, good, left)
 
 
+def test_gradients_beyond_f16_bring_the_scale_below_one(tmp_path):
+    machine = Machine(tmp_path, "policy=amp-f16", "loss-scale=dynamic,init=4")
+    large = {"x": 400 * X, "target": -2e5 * np.abs(TARGET)}  # gradients of some 1e7
+    scales = [machine.step(**large, lr=0.0) for _ in range(16)]
+    assert scales[0]["skipped"] and not scales[-1]["skipped"], "no step fits"
+    assert 2.0**-14 < scales[-1]["loss_scale"] < 1
+
+
 def test_f16_gradients_underflow_without_a_scale(tmp_path):
     random = np.random.default_rng(1)
     x = np.ldexp(random.integers(1, 16, (3, 4)), -10).astype(np.float64)

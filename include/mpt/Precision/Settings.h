@@ -15,7 +15,7 @@ using policy::Scaling;
 /// Parameters of train.update_scale or train.layer_scale, and whether there is a scale at all.
 struct LossScaling {
   Scaling mode = Scaling::none;
-  double init = 65536.0, growth = 2.0, backoff = 0.5, min = 1.0, max = 16777216.0;
+  double init = 65536.0, growth = 2.0, backoff = 0.5, min = 0x1p-14, max = 16777216.0;
   int64_t interval = 2000, hysteresis = 1, patience = 16, updateInterval = 1;
   llvm::SmallVector<int64_t> floorSteps;
   llvm::SmallVector<double> floors;

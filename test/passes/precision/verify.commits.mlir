@@ -27,7 +27,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     %nv = mpt.sub %v, %h : tensor<4xf32>
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
     train.write @v, %nv if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -65,7 +65,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     // expected-error @below {{expected a condition that holds only where the gradient of w is finite}}
     train.write @w, %nw if %yes : tensor<i1> : tensor<4xf32>
     train.write @v, %nv if %yes : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -102,7 +102,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     // expected-error @below {{expected a condition that holds only where the gradient of v is finite}}
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
     train.write @v, %nv if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -142,7 +142,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     train.write @w, %nw if %either : tensor<i1> : tensor<4xf32>
     train.write @v, %nv if %either : tensor<i1> : tensor<4xf32>
     // expected-error @below {{expected the finite check of the commit, as far as it is about s}}
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %either {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %either {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -181,7 +181,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     // expected-error @below {{expected a condition that a finite step meets, got one that never holds}}
     train.write @w, %nw if %never : tensor<i1> : tensor<4xf32>
     train.write @v, %nv if %never : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>

@@ -22,7 +22,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic", hysteresis = 
     %w = train.read @w : tensor<4xf32>
     %nw = mpt.sub %w, %g : tensor<4xf32>
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     %fs = train.floor_scale %ns, %s, %steps, %nl {floor_steps = array<i64: 0>, floors = array<f64: 1024.0>, hysteresis = 2 : i64, patience = 16 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
     %c1 = mpt.constant dense<1> : tensor<i32>
     %next = mpt.add %steps, %c1 : tensor<i32>
@@ -57,7 +57,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic", hysteresis = 
     %w = train.read @w : tensor<4xf32>
     %nw = mpt.sub %w, %g : tensor<4xf32>
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     // expected-error @below {{expected the next scale, the scale and the hysteresis of one update, in this order}}
     %fs = train.floor_scale %s, %ns, %steps, %nl {floor_steps = array<i64: 0>, floors = array<f64: 1024.0>, hysteresis = 2 : i64, patience = 16 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
     %c1 = mpt.constant dense<1> : tensor<i32>
@@ -93,7 +93,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic", hysteresis = 
     %w = train.read @w : tensor<4xf32>
     %nw = mpt.sub %w, %g : tensor<4xf32>
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     // expected-error @below {{expected the next scale, the scale and the hysteresis of one update, in this order}}
     %fs = train.floor_scale %ns, %s, %steps, %left {floor_steps = array<i64: 0>, floors = array<f64: 1024.0>, hysteresis = 2 : i64, patience = 16 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
     %c1 = mpt.constant dense<1> : tensor<i32>
@@ -129,7 +129,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic", hysteresis = 
     %w = train.read @w : tensor<4xf32>
     %nw = mpt.sub %w, %g : tensor<4xf32>
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 2 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     // expected-error @below {{expected the policy's floors, hysteresis and patience}}
     %fs = train.floor_scale %ns, %s, %steps, %nl {floor_steps = array<i64: 0>, floors = array<f64: 1024.0>, hysteresis = 2 : i64, patience = 17 : i64} : (tensor<f32>, tensor<f32>, tensor<i32>, tensor<i32>) -> tensor<f32>
     %c1 = mpt.constant dense<1> : tensor<i32>

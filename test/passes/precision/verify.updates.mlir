@@ -31,7 +31,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     // expected-error @below {{expected a finite check of every gradient that reaches w, got one that does not look at some}}
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
     train.write @v, %nv if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -68,7 +68,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     %nv = mpt.sub %v, %h : tensor<4xf32>
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
     train.write @v, %nv if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -105,7 +105,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
     // expected-error @below {{expected an update by the gradient of v, got one by that of w}}
     train.write @v, %nv if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -141,7 +141,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
     // expected-error @below {{expected an update that starts from v, got one from w}}
     train.write @v, %nv if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>
@@ -177,7 +177,7 @@ module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {
     %nw = mpt.sub %w, %g : tensor<4xf32>
     %nv = mpt.sub %v, %h : tensor<4xf32>
     train.write @w, %nw if %finite : tensor<i1> : tensor<4xf32>
-    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 1.0 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
+    %ns, %ng, %nl = train.update_scale %s, %good, %left, %finite {growth = 2.0 : f64, backoff = 0.5 : f64, interval = 2000 : i64, hysteresis = 1 : i64, min = 6.103515625e-05 : f64, max = 16777216.0 : f64} : (tensor<f32>, tensor<i32>, tensor<i32>, tensor<i1>) -> (tensor<f32>, tensor<i32>, tensor<i32>)
     train.write @s, %ns : tensor<f32>
     train.write @good, %ng : tensor<i32>
     train.write @left, %nl : tensor<i32>

@@ -139,7 +139,7 @@ def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
   let arguments = (ins Policy_Scaling:$mode, DefaultValuedAttr<F64Attr, "65536.0">:$init,
     DefaultValuedAttr<F64Attr, "2.0">:$growth, DefaultValuedAttr<F64Attr, "0.5">:$backoff,
     DefaultValuedAttr<I64Attr, "2000">:$interval, DefaultValuedAttr<I64Attr, "1">:$hysteresis,
-    DefaultValuedAttr<F64Attr, "1.0">:$min, DefaultValuedAttr<F64Attr, "16777216.0">:$max,
+    DefaultValuedAttr<F64Attr, "0x1p-14">:$min, DefaultValuedAttr<F64Attr, "16777216.0">:$max,
     DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$floor_steps, DefaultValuedAttr<DenseF64ArrayAttr, "{}">:$floors,
     DefaultValuedAttr<I64Attr, "16">:$patience,
     DefaultValuedAttr<StrAttr, "\"sum\"">:$spread, DefaultValuedAttr<F64Attr, "1.0e-3">:$underflow,
