@@ -82,7 +82,7 @@ struct Known {
 /// What one parameter's new values are computed from, behind the batch.
 class Update {
 public:
-  Update(ArrayRef<Value> targets, const Known &known) : known(known) {
+  Update(train::StateOp parameter, ArrayRef<Value> targets, const Known &known) : known(known), parameter(parameter.getSymNameAttr()) {
     collect(targets);
     findCuts(targets);
   }
@@ -180,23 +180,50 @@ private:
     return reader;
   }
 
-  /// Numbers at the chain's end that are the optimizer's: where its last value is added to the parameter, or to a
-  /// decayed average that weighs it by the rest to one.
+  /// Numbers at the chain's end that are the optimizer's: where its last value is added to the parameter, as it is or
+  /// in one of several terms (Nesterov's), or to a decayed average that weighs it by the rest to one.
   void dropRate(SmallVectorImpl<Value> &chain) const {
+    bool isStep = isAddedAsItIs(chain.back());
     Operation *reader = onlyReader(chain.back());
-    if (!reader || !isa<AddOp, SubOp>(reader))
+    if (!isStep && (!reader || !isa<AddOp, SubOp>(reader)))
       return;
     size_t end = chain.size();
     while (end > 1 && chain[end - 1].getDefiningOp<NegOp>())
       --end;
     Value factor = end > 1 ? factorOf(chain[end - 1].getDefiningOp(), chain[end - 2]) : Value();
-    if (!factor || (scalesLater(reader) && !isWeight(chain[end - 1].getDefiningOp(), reader, chain.back())))
+    if (!factor ||
+        (!isStep && scalesLater(reader) && !isWeight(chain[end - 1].getDefiningOp(), reader, chain.back())))
       return;
     // A rate that changes may have several factors.
     do
       factor = --end > 1 ? factorOf(chain[end - 1].getDefiningOp(), chain[end - 2]) : Value();
     while (factor && !numberOf(factor));
     chain.truncate(end);
+  }
+
+  /// True where sums and differences alone lead from `value` to one with the parameter.
+  bool isAddedAsItIs(Value value) const {
+    Ops seen;
+    SmallVector<Value> work{value};
+    while (!work.empty())
+      for (Operation *user : work.pop_back_val().getUsers())
+        if (isa<AddOp, SubOp, NegOp, CastOp>(user) && seen.insert(user).second) {
+          if (llvm::any_of(user->getOperands(), [&](Value operand) { return isParameter(operand); }))
+            return true;
+          work.push_back(user->getResult(0));
+        }
+    return false;
+  }
+
+  bool isParameter(Value value) const {
+    while (Operation *op = value.getDefiningOp()) { // decayed, perhaps
+      if (auto read = dyn_cast<train::ReadOp>(op))
+        return read.getStateAttr().getAttr() == parameter;
+      if (!isa<CastOp>(op) && !factorOf(op, op->getOperand(0)))
+        return false;
+      value = op->getOperand(0);
+    }
+    return false;
   }
 
   /// Whether behind `reader` a number, which is the rate then, comes in.
@@ -223,6 +250,7 @@ private:
   }
 
   const Known &known;
+  StringAttr parameter; ///< the symbol
   std::vector<Operation *> ops;
   DenseMap<Operation *, int64_t> positions;
   SmallVector<Value> cuts; ///< the values that all goes through, in order
@@ -241,7 +269,7 @@ public:
   SmallVector<Value> run() {
     SmallVector<Value> found(parameters.size());
     for (unsigned i : inOrder())
-      if (Value gradient = Update(targetsOf(parameters[i]), known).gradient(typeOf(parameters[i].state))) {
+      if (Value gradient = Update(parameters[i].state, targetsOf(parameters[i]), known).gradient(typeOf(parameters[i].state))) {
         found[i] = gradient;
         follow(gradient);
       }

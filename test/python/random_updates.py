@@ -150,14 +150,17 @@ def decay(t, p, g, rate, states, shape):
 
 def momentum(t, p, g, rate, states, shape):
     m, new = slot(t, p, "m", states, shape)
-    kind = t.rng.integers(4)
+    kind = t.rng.integers(5)
     if kind == 0:
         return step(t, p, t.add(t.scale(m, .9), g, name=new), rate)
     if kind == 1:  # the rate inside
         return t.minus(p, t.add(t.scale(m, .9), t.scale(g, rate), name=new), name=f"{p}_next")
     if kind == 2:
         return step(t, p, t.mean(m, g, .9, new), rate)
-    return step(t, p, t.add(g, t.scale(t.add(t.scale(m, .9), g, name=new), .9)), rate)  # Nesterov's
+    if kind == 3:  # Nesterov's
+        return step(t, p, t.add(g, t.scale(t.add(t.scale(m, .9), g, name=new), .9)), rate)
+    moved = t.scale(g, rate)  # Nesterov's as Keras writes it: two values read what the rate was multiplied with
+    return t.add(p, t.minus(t.scale(t.minus(t.scale(m, .9), moved, name=new), .9), moved), name=f"{p}_next")
 
 
 def adam(t, p, g, rate, states, shape):
