@@ -38,7 +38,7 @@ void buildImport(OpPassManager &passes, const PipelineOptions &, const Capabilit
   passes.addPass(createRecognizeBackward());
 }
 
-/// What follows the gradients: an optimizer, unless the file has one, and micro-steps.
+/// The passes behind the gradients: an optimizer, unless the file has one, and micro-steps.
 void addUpdates(OpPassManager &passes, const PipelineOptions &options) {
   // @gradients shares everything with @step up to the optimizer, so it is cloned before there is one.
   if (options.algorithms <= 1)
@@ -50,7 +50,7 @@ void addUpdates(OpPassManager &passes, const PipelineOptions &options) {
     optimizer.clipNorm = options.clipNorm;
     passes.addPass(createOptimizer(optimizer));
   }
-  // Before the clone for micro-steps, which drops what an update writes.
+  // Before the clone for micro-steps, which drops the writes of updates.
   passes.addPass(createAverage({options.ema}));
   AccumulateOptions accumulate;
   accumulate.microSteps = options.accumulate;
@@ -58,16 +58,16 @@ void addUpdates(OpPassManager &passes, const PipelineOptions &options) {
     passes.addPass(createAccumulate(accumulate));
   // Not before the optimizer: a gradient that nobody uses yet would be dead code.
   addCleanup(passes);
-  // Last: every function is there, and clean-up has folded what indices are computed from.
+  // Last: every function is there, and clean-up has folded the operands of indices.
   passes.addPass(createCheckIndices());
 }
 
 void buildTraining(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   if (options.noDropout)
     passes.addPass(createRemoveDropout());
-  // Before the clones, which share it, and before differentiation: what is simple has a simple backward pass.
+  // Before the clones, which share it, and before differentiation: a simple forward pass has a simple backward pass.
   passes.addPass(createSimplify());
-  // Before all that looks at results: those of a joint graph have roles.
+  // Before all that looks at results: results of a joint graph have roles.
   AdoptBackwardOptions adopt;
   adopt.update = options.optimizer.empty();
   passes.addPass(createAdoptBackward(adopt));
@@ -87,7 +87,7 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
     addUpdates(passes, options);
     return;
   }
-  // Before the loss: what @predict returns needs no targets.
+  // Before the loss: the results of @predict need no targets.
   if (options.loss != "none")
     passes.addPass(createEvaluate({"predict"}));
   LossOptions loss;
@@ -100,7 +100,7 @@ void buildTraining(OpPassManager &passes, const PipelineOptions &options, const 
   addUpdates(passes, options);
 }
 
-/// What the user wants of types, for the pass that decides them in modules or in files.
+/// The user's requirements on types, for the pass that decides them in modules or in files.
 template <typename Options> Options wishes(const PipelineOptions &options) {
   Options wishes;
   wishes.policy = options.policy;
@@ -113,7 +113,7 @@ template <typename Options> Options wishes(const PipelineOptions &options) {
   return wishes;
 }
 
-/// Parameters of fewer elements keep narrow copies unless asked: what they take is nothing beside the rest.
+/// Parameters of fewer elements keep narrow copies unless asked: their memory is nothing beside the rest.
 constexpr int64_t elementsWorthPacking = 1 << 16;
 
 MasterWeightsOptions masterWeights(const PipelineOptions &options, const Capabilities &target) {
@@ -144,7 +144,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
   passes.addPass(createInsertCasts());
   // Masters recognize narrow parameters by the casts of their reads, and take those reads over.
   passes.addPass(createMasterWeights(masterWeights(options, target)));
-  // Before loss scaling: gradients are what the seed reaches. After masters, which take over casts of parameters.
+  // Before loss scaling: gradients are found from the seed. After masters, which take over casts of parameters.
   passes.addPass(createQuantize());
   // After the operands of GEMMs, whose roundings serve here too.
   passes.addPass(createSaveActivations());
@@ -161,7 +161,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
 void buildDistribution(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   if (options.replicas == "1" || options.products)
     return;
-  // Before the others look at what replicas have to agree on: running statistics are the same then.
+  // Before the others look for values that replicas have to agree on: running statistics are the same then.
   if (options.syncBatchNorm)
     passes.addPass(createSyncBatchNorm({options.replicas}));
   passes.addPass(createReplicate({options.replicas, options.sharedInputs, options.reduceType}));
@@ -173,7 +173,7 @@ void buildDistribution(OpPassManager &passes, const PipelineOptions &options, co
   passes.addPass(createVerifyReplicas());
 }
 
-/// What phase precision verified, in what later phases made of it.
+/// Verifies in the output of later phases the properties that phase precision verified.
 void addVerification(OpPassManager &passes) {
   passes.addPass(createVerifyAccumulators());
   passes.addPass(createVerifyScales());
@@ -184,7 +184,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   passes.addPass(createSplitReplicas());
   // The checks of --debug-nonfinite want every value in memory.
   bool joins = !options.debugNonfinite;
-  // Before fusion: what train ops turn into is decomposed and fused like everything else.
+  // Before fusion: the ops that train ops turn into are decomposed and fused like all others.
   passes.addPass(createLowerTrain());
   // While softmax is whole.
   if (target.calls.attention && joins) {
@@ -195,13 +195,13 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
     passes.addPass(createGroupQueries());
   }
   // A decision of stage library that has to be taken here: GELU is whole only before composites are decomposed, and
-  // what GEMMs compute on the way is nothing for kernels.
+  // values that GEMMs compute on the way are nothing for kernels.
   if (target.calls.chainedGemms && joins && !options.rematerializeBytes)
     passes.addPass(createChainGemms({target.calls.chainedColumns}));
   const KernelCapabilities &kernels = target.fusion;
   DecomposeOptions decompose;
   decompose.sharedSums = kernels.sharedSums;
-  // Step by step its sums are those of GEMMs.
+  // Step by step its sums are sums of GEMMs.
   decompose.recurrences = target.wholeRecurrences && !options.batchInvariant;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
@@ -209,7 +209,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   // keeps.
   if (!target.calls.roundedOperands.empty())
     passes.addPass(createRoundOperands());
-  // After the last clean-up, which would merge what is rematerialized with the original.
+  // After the last clean-up, which would merge rematerialized values with their originals.
   RematerializeOptions rematerialize;
   rematerialize.bytes = options.rematerializeBytes;
   rematerialize.memoryBound = kernels.memoryBound && !options.rematerializeBytes;
@@ -235,7 +235,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
 }
 
 void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
-  // First: what a call can take in depends on which ops run before it.
+  // First: the ops that a call can take in depend on the ops that run before it.
   passes.addPass(createScheduleUpdates());
   passes.addPass(createConvertGemms());
   FoldScalesOptions scales;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler's phases: their names, their order, and what each of them runs.
+// The compiler's phases: their names, their order, and their passes.
 #ifndef MPT_PASSES_PIPELINES_H
 #define MPT_PASSES_PIPELINES_H
 
@@ -11,7 +11,7 @@
 
 namespace mpt {
 
-/// What the phases need to know of the user's wishes. Empty text means not given.
+/// The user's options, as the phases need them. Empty text means not given.
 struct PipelineOptions {
   std::string loss = "none"; ///< of --training-loss; none: the graph has one
   /// Empty where the file has an update of its own.
@@ -21,14 +21,14 @@ struct PipelineOptions {
   std::vector<std::string> rules;  ///< rules as in a policy file, without `policy.`, which beat the policy's
   std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
-  std::string slots;               ///< type of optimizer slots in place of the policy's: f32, f16 or bf16
+  std::string slots;               ///< type of optimizer state in place of the policy's: f32, f16 or bf16
   std::string masters;             ///< copied: narrow copies beside them; packed: none; else by size
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   double ema = 0.0;                ///< decay of averages of the parameters; 0 keeps none
   int64_t accumulate = 1;          ///< micro-steps whose gradients are summed before an update
   std::string replicas = "1";      ///< of the step, each with rows of its own: a number, or any (one a process)
   std::string reduceType = "f32";  ///< of a replica's gradients when they travel
-  bool shardOptimizer = false;     ///< divide masters and slots over replicas
+  bool shardOptimizer = false;     ///< divide masters and optimizer state over replicas
   bool syncBatchNorm = false;      ///< batch norms take the statistics of all replicas' rows
   std::string sharedInputs;        ///< regular expression over inputs that all replicas read whole
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
@@ -40,8 +40,8 @@ struct PipelineOptions {
   bool debugNonfinite = false; ///< the library looks for the first value that is not finite
   bool forwardOnly = false;    ///< no loss, backward or optimizer
   int64_t algorithms = 0;      ///< steps that the file brings: there are these and no others
-  bool ownOptimizer = false;   ///< `optimizer` updates, not what the file's algorithms have
-  std::shared_ptr<const target::Target> target; ///< asked what it is capable of; the default one if null
+  bool ownOptimizer = false;   ///< `optimizer` updates, not the file's algorithms
+  std::shared_ptr<const target::Target> target; ///< asked for its capabilities; the default one if null
 };
 
 /// One named phase.
@@ -49,11 +49,11 @@ struct Phase {
   llvm::StringLiteral name;
   void (*addPasses)(mlir::OpPassManager &, const PipelineOptions &, const target::Capabilities &);
 
-  /// Adds the phase's passes, then those that the target adds to it.
+  /// Adds the phase's passes, then the target's additions to it.
   void build(mlir::OpPassManager &passes, const PipelineOptions &options) const;
 };
 
-/// All phases in order: import, training, precision, distribution, fusion, library, memory. (What follows, the target,
+/// All phases in order: import, training, precision, distribution, fusion, library, memory. (The target behind them
 /// writes files.)
 llvm::ArrayRef<Phase> compilerPhases();
 

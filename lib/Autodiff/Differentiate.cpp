@@ -64,7 +64,7 @@ LogicalResult mpt::differentiateOp(Operation *op, OpBuilder &builder, GradientMa
 }
 
 /// The sum of two gradients that zeros pad to the same type, one right after the other along one axis: their
-/// concatenation, padded as a whole. This is what the slices of a value, as heads and gates are cut, give back. Null
+/// concatenation, padded as a whole. Such sums come from the slices of a value, as heads and gates are cut. Null
 /// for other sums.
 static Value joinPads(OpBuilder &builder, Location loc, Value a, Value b) {
   auto isGradientOfSlice = [](PadOp pad) {

@@ -63,7 +63,7 @@ MPT_GRADIENT(SoftplusOp) {
   b.give(op.getX(), [&] { return b.mul(b.dy(), b.make<SigmoidOp>(op.getX())); });
 }
 
-// Gradients of gradients: linear in what arrives, and functions of the forward result.
+// Gradients of gradients: linear in the incoming gradient, and functions of the forward result.
 MPT_GRADIENT(ReluBackwardOp) {
   b.give(op.getLhs(), [&] { return b.make<ReluBackwardOp>(b.dy(), op.getRhs()); });
 }

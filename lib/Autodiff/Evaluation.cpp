@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluation forms: what dropout and batch normalization mean outside training.
+// Evaluation forms: dropout and batch normalization outside training.
 #include "Rules.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -17,7 +17,7 @@ struct DropoutEvaluation : EvaluationForm::ExternalModel<DropoutEvaluation, Drop
 };
 
 /// (x - running mean) / sqrt(running variance + epsilon) scale + bias, as one multiplication and addition a channel. A
-/// normalization that keeps no running statistics (of weights, say) takes those of its operand in evaluation too.
+/// normalization that keeps no running statistics (of weights, say) takes its operand's statistics in evaluation too.
 struct BatchNormEvaluation : EvaluationForm::ExternalModel<BatchNormEvaluation, BatchNormOp> {
   FailureOr<SmallVector<Value>> evaluationForm(Operation *operation, OpBuilder &builder) const {
     auto op = cast<BatchNormOp>(operation);

@@ -42,7 +42,7 @@ MPT_GRADIENT(SoftmaxCrossEntropyBackwardOp) {
   });
   if (!b.wants(logits) && !b.wants(op.getLogSumExp()))
     return;
-  // What depends on logits is the probability's part; that of the label stays where all probabilities are 0.
+  // Only the term of the probability depends on logits; the label's term stays where all probabilities are 0.
   Value slope = b.mul(b.dy(), b.sub(op.getDlogits(), at(dloss, b.splatLike(logits, -1e30))));
   b.give(logits, slope);
   b.give(op.getLogSumExp(), [&] { return b.neg(b.sum(slope, {1})); });

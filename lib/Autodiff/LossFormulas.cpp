@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each loss computes.
+// The formula of each loss.
 #include "mpt/Autodiff/LossFormulas.h"
 
 using namespace mlir;

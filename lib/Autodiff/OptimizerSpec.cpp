@@ -161,7 +161,7 @@ void setDefaults(OptimizerSpec &spec, const KindInfo &info) {
 
 Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
 
-/// What a schedule needs; nothing where all is there.
+/// A setting that a schedule lacks; empty where all are there.
 std::string missing(const ScheduleSpec &schedule) {
   bool ends = schedule.kind == ScheduleKind::linear || schedule.kind == ScheduleKind::cosine ||
               schedule.kind == ScheduleKind::oneCycle;

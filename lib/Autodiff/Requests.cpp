@@ -62,7 +62,7 @@ public:
   }
 
 private:
-  /// A result that is cut keeps its stand-in.
+  /// A result that is cut keeps the argument in its place.
   void clone(OpBuilder &builder, Operation *op) {
     SmallVector<std::pair<Value, Value>> kept;
     for (Value result : op->getResults())
@@ -75,7 +75,7 @@ private:
 
   func::FuncOp function;
   IRMapping mapping;
-  SmallVector<std::pair<Value, Value>> cuts; ///< stand-in and tensor
+  SmallVector<std::pair<Value, Value>> cuts; ///< argument and tensor
 };
 
 class Requests {
@@ -95,7 +95,7 @@ public:
   }
 
 private:
-  /// True where another request derives what is made of `value`.
+  /// True where another request derives a value computed from `value`.
   static bool isDerivedAgain(Value value) {
     DenseSet<Operation *> seen;
     SmallVector<Value> work{value};
@@ -171,7 +171,7 @@ private:
     return success();
   }
 
-  /// What was derived last starts at its seeds, without a scale; a gradient may be a seed itself.
+  /// The backward pass derived last starts at its seeds, without a scale; a gradient may be a seed itself.
   void dropSeeds(MutableArrayRef<Value> gradients) {
     for (auto seed : llvm::make_early_inc_range(function.getOps<train::ScaleLossOp>()))
       if (!seeds.contains(seed)) {

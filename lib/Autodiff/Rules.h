@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-/// What a rule sees: the gradients of the op's results, and where to give those of its operands.
+/// The context of a rule: the gradients of the op's results to read, and of its operands to give.
 class Backward : public GraphBuilder {
 public:
   Backward(mlir::Operation *op, mlir::OpBuilder &builder, GradientMap &grads)
@@ -16,7 +16,7 @@ public:
 
   /// Gradient of result `index`; null where none arrives.
   mlir::Value dy(unsigned index = 0) const { return grads.get(op->getResult(index)); }
-  /// Adds what `gradient` builds to the gradient of `operand`, cast to its type; builds nothing when it is not wanted.
+  /// Adds the result of `gradient` to the gradient of `operand`, cast to its type; builds nothing where none is wanted.
   void give(mlir::Value operand, llvm::function_ref<mlir::Value()> gradient);
   void give(mlir::Value operand, mlir::Value gradient) {
     give(operand, [&] { return gradient; });

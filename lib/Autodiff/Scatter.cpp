@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of scatters: what an update gave is gathered from its place.
+// Gradients of scatters: the gradient of an update is gathered from its place.
 #include "Rules.h"
 
 using namespace mlir;
@@ -32,7 +32,7 @@ template <> struct Indexed<ScatterNDOp> {
 };
 } // namespace
 
-/// Of what meets at a position, equal extrema share the gradient evenly, the data's own element among them.
+/// Of the elements that meet at a position, equal extrema share the gradient evenly, the data's own element among them.
 template <typename Op> static void giveExtrema(Backward &b, Op op) {
   Type type = tensorType(op.getData()).getElementType(), wide = wideType(type);
   Value result = op->getResult(0);

@@ -53,7 +53,7 @@ template <typename Keep> SmallVector<OpOperand *> operandsOf(Operation *op, Oper
   return found;
 }
 
-/// What is known of a value: a multiple of the seed, or not one. Values of the forward pass and constants are none.
+/// A value's degree in the seed: a multiple of the seed, or not one. Values of the forward pass and constants are none.
 enum class Degree { Unknown, Zero, One };
 
 class SeedSearch {
@@ -110,7 +110,7 @@ private:
       changed = true;
     }
   }
-  /// The value and what it is made of are no multiples.
+  /// The value and the values it is computed from are no multiples.
   void setZero(Value value) {
     SmallVector<Value> work{value};
     while (!work.empty()) {
@@ -247,7 +247,7 @@ private:
     return nullptr;
   }
 
-  /// True where the result is a multiple because operands are, with `starts` those that become so here.
+  /// True where the result is a multiple because operands are, with `starts` the operands that become so here.
   bool follows(Operation *op, SmallVectorImpl<OpOperand *> &starts) const {
     auto isStart = [&](OpOperand *operand) { return degree(operand->get()) != Degree::One; };
     auto shared = operandsOf(op, OperandScale::Shared, counts()),
@@ -384,7 +384,7 @@ private:
     return true;
   }
 
-  /// What follows the gradients computes with them as it likes.
+  /// The ops behind the gradients may compute with them in any way.
   static bool isUpdate(Operation *op) { return isa<train::WriteOp>(op) || op->hasTrait<OpTrait::IsTerminator>(); }
 
   DenseMap<Value, int> degrees;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connectionist temporal classification: what the recursion over all alignments reads, and what it leaves.
+// Connectionist temporal classification: the inputs of the recursion over all alignments, and its result.
 #include "mpt/Autodiff/LossFormulas.h"
 
 #include "mpt/Dialect/MPT/Alignments.h"
@@ -27,7 +27,7 @@ public:
     return b.neg(total(alpha, labelCounts));
   }
 
-  /// Lengths [batch] as floating-point numbers. Those that are not in [0, most] demand an index that no gather has.
+  /// Lengths [batch] as floating-point numbers. Lengths outside [0, most] demand an index that no gather has.
   Value asNumbers(Value lengths, int64_t most) {
     SmallVector<APFloat> numbers;
     for (int64_t i = 0; i <= most; ++i) {

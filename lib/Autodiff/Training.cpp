@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace mpt;
 
-/// Builds anew what depends on values that `anew` maps, up to `op`. What nobody needs of it is dead.
+/// Builds the ops before `op` anew that depend on values that `anew` maps. Ops that nobody needs are dead.
 static void recompute(Backward &b, Operation *op, IRMapping &anew) {
   Operation *first = op;
   for (const auto &[value, _] : anew.getValueMap())

@@ -58,10 +58,10 @@ Value factorOf(Operation *op, Value value) {
   return {};
 }
 
-/// What is known of a graph's values while gradients are found.
+/// The known values of a graph while gradients are found.
 struct Known {
   /// Operands on the way from the batch to `op`. A number beside a tensor is a rate or a factor of all gradients, and
-  /// so is what hangs on other gradients beside what does not.
+  /// so is an operand that hangs on other gradients beside one that does not.
   SmallVector<Value> ways(Operation *op) const {
     SmallVector<Value> found;
     for (Value operand : op->getOperands())
@@ -73,13 +73,13 @@ struct Known {
     return found;
   }
 
-  DenseSet<Value> batch;  ///< what the forward pass makes of what is fed in
+  DenseSet<Value> batch;  ///< the inputs, and the forward values computed from them
   DenseSet<Value> fed;    ///< all that hangs on it
   DenseSet<Value> ends;   ///< gradients
   DenseSet<Value> behind; ///< all that hangs on them
 };
 
-/// What one parameter's new values are computed from, behind the batch.
+/// The ops that compute one parameter's new values, behind the batch.
 class Update {
 public:
   Update(train::StateOp parameter, ArrayRef<Value> targets, const Known &known) : known(known), parameter(parameter.getSymNameAttr()) {
@@ -93,7 +93,7 @@ public:
     const auto *first = llvm::find_if(cuts, fits);
     if (first == cuts.end())
       return {};
-    SmallVector<Value> chain(first, first + 1); // what is linear in it, as far as nothing else comes in
+    SmallVector<Value> chain(first, first + 1); // values linear in it, as far as nothing else comes in
     for (const auto *next = first + 1; next != cuts.end() && follows(chain.back(), *next); ++next)
       chain.push_back(*next);
     dropRate(chain);
@@ -141,7 +141,7 @@ private:
     for (Value target : targets)
       if (auto found = positions.find(target.getDefiningOp()); found != positions.end())
         lastUses[found->second] = never;
-    int64_t pending = -1; // last use of what came before
+    int64_t pending = -1; // last use of the results of earlier ops
     for (auto [i, op] : llvm::enumerate(ops)) {
       int64_t at = i;
       if (at >= last && pending <= at)
@@ -168,7 +168,7 @@ private:
     return isa<NegOp, CastOp, ReduceOp>(op) || (semantics && semantics.getNumericClass() == NumericClass::Movement);
   }
 
-  /// The value through which an optimizer takes up what comes of the chain, and which of its ops does.
+  /// The only op of the update that reads `value`; null where several do.
   Operation *onlyReader(Value value) const {
     Operation *reader = nullptr;
     for (Operation *user : value.getUsers())
@@ -323,7 +323,7 @@ private:
     return llvm::map_to_vector(keys, [](const auto &key) { return std::get<2>(key); });
   }
 
-  /// The parameter's new value, and those of its moments: states that it is computed from.
+  /// The parameter's new value, and the new values of its moments: states that it is computed from.
   SmallVector<Value> targetsOf(const NewValue &parameter) {
     SmallVector<Value> targets{parameter.value};
     Ops seen;
@@ -350,7 +350,7 @@ private:
   static RankedTensorType typeOf(train::StateOp state) { return cast<RankedTensorType>(state.getType()); }
 
   ArrayRef<NewValue> parameters, news;
-  Ops forward; ///< what the loss is computed by
+  Ops forward; ///< the ops that compute the loss
   Known known;
 };
 

@@ -34,7 +34,7 @@ public:
       places[op] = i;
   }
 
-  /// Later parts come first: what they keep is there for earlier ones, and has to be made by one.
+  /// Later parts come first: the values that they keep are there for earlier ones, and have to be made by one.
   SmallVector<KeptValue> run(int64_t last) {
     for (int64_t part = last; part > 0; --part)
       visit(part, part == last);
@@ -102,7 +102,7 @@ private:
   const SmallVector<Operation *> ops;
   DenseMap<Operation *, unsigned> places;
   llvm::MapVector<Value, SmallVector<int64_t>> kept;
-  std::priority_queue<std::pair<unsigned, unsigned>> queue; ///< readers before what they read
+  std::priority_queue<std::pair<unsigned, unsigned>> queue; ///< readers before their operands
   llvm::DenseSet<Value> waiting;
 };
 

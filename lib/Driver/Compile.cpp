@@ -76,7 +76,7 @@ class Compilation {
 public:
   Compilation(const CompileOptions &options, MLIRContext &context, raw_ostream &out, raw_ostream &log)
       : options(options), pipeline(options), out(out), log(log), context(context) {
-    if (options.products) // a table is what comes of it
+    if (options.products) // the output is a table
       pipeline.policy = PolicyName::of(options.policy).name;
   }
 
@@ -101,7 +101,7 @@ public:
     return written;
   }
 
-  /// Writes the reports of kernels that were asked for, with what is known of their code.
+  /// Writes the reports of kernels that were asked for, with the figures of their code.
   LogicalResult reportKernels() {
     if (kernelFiles.empty())
       return success();
@@ -132,7 +132,7 @@ public:
   OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
 
 private:
-  /// Runs the first phases size by size and leaves what they make as one module.
+  /// Runs the first phases size by size and joins their results in one module.
   LogicalResult joinSizes(ArrayRef<Size> sizes, ArrayRef<Phase> each) {
     OwningOpRef<ModuleOp> all;
     for (const Size &size : sizes) {
@@ -152,7 +152,7 @@ private:
 
   LogicalResult runPhases(ArrayRef<Phase> phases) {
     for (const Phase &phase : phases) {
-      // A training step in a file is what it is: differentiated, updated and typed.
+      // A training step in a file stays as it is: differentiated, updated and typed.
       bool made =
           hasAttr<MPTDialect::StepAttrHelper>(*module) && (phase.name == "training" || phase.name == "precision");
       if (!started(phase.name))
@@ -172,7 +172,7 @@ private:
       }
       if (failed(report(phase.name)) || (phase.name == "precision" && failed(checkTarget())))
         return failure();
-      // An ONNX file says what phase precision decided; what follows is for machines.
+      // An ONNX file has the result of phase precision; later phases are for machines.
       if (phase.name == options.to || (options.emit == EmitKind::ONNX && phase.name == "precision"))
         break;
     }
@@ -240,7 +240,7 @@ private:
     return success();
   }
 
-  /// Says what of training the file holds, and what of it is used.
+  /// Says which parts of training the file holds, and which of them are used.
   void sayForm() {
     std::optional<TrainingForm> form = notedForm(*module);
     if (!form)
@@ -251,7 +251,7 @@ private:
     say(form->text());
   }
 
-  /// Says what trains and what is held. A step that trains nothing is a mistake.
+  /// Says which parameters train and which are held. A step that trains nothing is a mistake.
   LogicalResult sayTrained() {
     Trained trained = trainedIn(*module);
     if (options.forwardOnly || !makesStep())
@@ -274,7 +274,7 @@ private:
       progress(text);
   }
 
-  /// What of the file's training the step has, and where from it has the rest.
+  /// The parts of the file's training that the step has, and the sources of the rest.
   std::string usedOf(const TrainingForm &form) {
     auto roles = (*module)->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
     if (options.forwardOnly)
@@ -321,7 +321,7 @@ private:
     return success();
   }
 
-  /// The training phase makes steps of what the file brings where it brings some.
+  /// The training phase makes steps of the file's algorithms where it brings some.
   LogicalResult countAlgorithms() {
     pipeline.ownOptimizer = options.hasOptimizer;
     pipeline.algorithms = llvm::count_if(module->getOps<func::FuncOp>(), [](func::FuncOp function) {
@@ -480,13 +480,13 @@ private:
                 timed);
   }
 
-  /// What the emitted manifest says beside the tables: where the library comes from and how it trains.
+  /// Entries of the emitted manifest beside the tables: where the library comes from and how it trains.
   void describe() {
     Builder builder(&context);
     NamedAttrList entries(getAttr<MPTDialect::ManifestAttrHelper>(*module));
     entries.set("source", builder.getStringAttr(llvm::sys::path::filename(options.input)));
     entries.set("compiler", builder.getStringAttr(compilerVersion()));
-    // Where a table lay says nothing to readers of the manifest; what it said is there.
+    // The path of a table says nothing to readers of the manifest; its times are there.
     PolicyName policy = PolicyName::of(options.policy);
     entries.set("policy", builder.getStringAttr(policy.name + (policy.measures ? ",measure" : "")));
     if (DictionaryAttr measured = describeTimes())
@@ -503,7 +503,7 @@ private:
     setAttr<MPTDialect::ManifestAttrHelper>(*module, entries.getDictionary(&context));
   }
 
-  /// The times that decided about 8-bit operands, and what they were measured on; null where none did.
+  /// The times that decided about 8-bit operands, and the device that they were measured on; null where none did.
   DictionaryAttr describeTimes() {
     Builder builder(&context);
     PrecisionSettings settings = PrecisionSettings::of(*module);
@@ -637,14 +637,14 @@ private:
 
   static constexpr int maxPlans = 6;
   const CompileOptions &options;
-  PipelineOptions pipeline; ///< with what the module asks for
+  PipelineOptions pipeline; ///< with the module's own settings
   raw_ostream &out, &log;
   MLIRContext &context;
   OwningOpRef<ModuleOp> module;
   bool reached = false;
   llvm::StringSet<> said; ///< of the file's form
   TensorSites sites;      ///< of states in the file
-  // Of --report=kernels: where to, what was counted, and what the assembler said.
+  // Of --report=kernels: the files, the counts, and the assembler's figures.
   SmallVector<StringRef> kernelFiles;
   llvm::json::Object kernels;
   memory::KernelCode kernelCode{{}, "no library was written, so that nothing was assembled"};
@@ -666,7 +666,7 @@ void mpt::prepareContext(MLIRContext &context, raw_ostream &log) {
   context.loadAllAvailableDialects();
 }
 
-/// A context with what `options` need. One function has nothing for a second thread to do, and locks cost time.
+/// A context for `options`. One function has nothing for a second thread to do, and locks cost time.
 static std::unique_ptr<MLIRContext> makeContext(const CompileOptions &options, raw_ostream &log) {
   bool nodes = rewritesNodes(options);
   auto context =
@@ -699,7 +699,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::compileModule(const CompileOptions &option
   return compilation.takeModule();
 }
 
-/// What no caller can be told any more: says so, removes temporary files and ends the process without a core dump.
+/// For errors with no caller left: prints the reason, removes temporary files and ends the process without a core dump.
 [[noreturn]] static void giveUp(StringRef reason) {
   for (StringRef part : {StringRef("error: "), reason, StringRef("\n")})
     if (write(STDERR_FILENO, part.data(), part.size()) < 0)

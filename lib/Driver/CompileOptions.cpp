@@ -28,7 +28,7 @@ using namespace mpt;
 
 namespace {
 
-/// Stores a flag's value; returns what was expected instead when it does not fit.
+/// Stores a flag's value; returns the expected form when it does not fit.
 using Setter = std::function<std::optional<std::string>(CompileOptions &, StringRef)>;
 
 struct Flag {
@@ -49,7 +49,7 @@ Setter pattern(std::string CompileOptions::*member) {
     std::string why;
     if (!Regex(value).isValid(why))
       return "a regular expression (" + why + ")";
-    // Given again, a flag adds to what it matches.
+    // Given again, a flag matches more names.
     std::string &text = options.*member;
     text = text.empty() ? value.str() : "(" + text + ")|(" + value.str() + ")";
     return std::nullopt;
@@ -227,7 +227,7 @@ std::optional<std::string> addReport(CompileOptions &options, StringRef value) {
 
 constexpr StringLiteral phases = "import|training|precision|distribution|fusion|library|memory|target";
 
-/// What is written, and in which form.
+/// The products, and their form.
 std::vector<Flag> productFlags() {
   using Options = CompileOptions;
   return {
@@ -266,7 +266,7 @@ std::string namesOf(ArrayRef<Described> all) {
   return join(map_range(all, [](const Described &one) { return one.name.str(); }), ", ");
 }
 
-/// What the step computes.
+/// The arithmetic of the step.
 std::vector<Flag> trainingFlags() {
   return {
       {"--loss", "LOSS",
@@ -283,7 +283,7 @@ std::vector<Flag> trainingFlags() {
   };
 }
 
-/// What a graph with gradients or new values as outputs is taken for.
+/// How a graph with gradients or new values as outputs is read.
 std::vector<Flag> jointFlags() {
   using Options = CompileOptions;
   return {
@@ -343,7 +343,7 @@ std::vector<Flag> precisionFlags() {
   };
 }
 
-/// What of the model is trained, and at what cost.
+/// The trained part of the model, and its cost.
 std::vector<Flag> modelFlags() {
   using Options = CompileOptions;
   return {
@@ -406,7 +406,7 @@ std::optional<std::string> setTarget(CompileOptions &options, StringRef value) {
   return std::nullopt;
 }
 
-/// What the code is for: a target and the flags of its own.
+/// The target of the code, and the target's own flags.
 std::vector<Flag> targetFlags() {
   SmallVector<std::string> names = targetNames();
   names.front() += " (default)";
@@ -421,7 +421,7 @@ std::vector<Flag> targetFlags() {
   return flags;
 }
 
-/// Which phases run, and what they tell.
+/// Which phases run, and their reports.
 std::vector<Flag> runFlags() {
   using Options = CompileOptions;
   return {
@@ -534,8 +534,7 @@ static Error checkSizes(const CompileOptions &options) {
   return Error::success();
 }
 
-/// A report is of what a phase has made, and memory is planned for libraries alone: what is asked for beyond is not
-/// there.
+/// A report is of a phase's result, and memory is planned for libraries alone: other reports and limits are refused.
 static Error checkProducts(const CompileOptions &options) {
   auto order = [](StringRef phase) { return phases.find(phase); };
   const bool writesOnnx = options.emit == EmitKind::ONNX;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matcher: divisions of what a parameter reads by a constant.
+// Matcher: divisions of a parameter by a constant.
 #include "FoldedNorms.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -15,7 +15,7 @@ using namespace mpt;
 
 namespace {
 
-/// What an exporter's arithmetic and the sum here may differ by, of a norm.
+/// Largest relative difference of a norm between an exporter's arithmetic and the sum here.
 constexpr double kTolerance = 1e-5;
 
 /// Whether `divisor` has at each element the `power`-norm of `value`'s elements along `axes` (a mask).

@@ -31,7 +31,7 @@ static DictionaryAttr settingsOf(Builder &builder, const OptimizerSpec &spec, Ar
     settings.set("eps_hat", builder.getBoolAttr(spec.epsilonHat));
     settings.set("bias_correction", builder.getBoolAttr(spec.correctsBias));
     break;
-  default: // the text has the settings of those whose state nobody takes out
+  default: // the text has the settings of optimizers whose state nobody takes out
     break;
   }
   return settings.getDictionary(builder.getContext());

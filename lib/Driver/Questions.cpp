@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler answers to questions about itself: lists from its registries, and completion for shells.
+// The compiler's answers to questions about itself: lists from its registries, and completion for shells.
 #include "mpt/Driver/Questions.h"
 
 #include "mpt/Autodiff/LossSpec.h"

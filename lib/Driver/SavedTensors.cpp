@@ -58,7 +58,7 @@ std::vector<SavedTensor> mpt::savedTensors(ModuleOp module, const TensorSites &s
   return result;
 }
 
-/// The same by names alone: what training adds to a parameter is called after it.
+/// The same by names alone: states that training adds to a parameter are called after it.
 static std::vector<SavedTensor> tensorsIn(const SafeTensorsFile &state, const TensorSites &sites) {
   llvm::StringMap<bool> frozen;
   auto metadata = state.metadata().find("frozen");
@@ -100,7 +100,7 @@ llvm::Error mpt::saveState(const CompileOptions &options, MLIRContext *context) 
   if (tensors.empty())
     return llvm::createStringError("expected a state of '" + options.input + "', got '" + options.state +
                                    "', which has none of its tensors");
-  // The runtime has what writes models; it is opened for this alone.
+  // The runtime has the writer of models; it is opened for this alone.
   std::string runtime = target::findRuntime("libmpt_rt.so");
   void *library = dlopen(runtime.empty() ? "libmpt_rt.so" : runtime.c_str(), RTLD_NOW | RTLD_LOCAL);
   auto save = library ? reinterpret_cast<int (*)(const char *, const char *, const char *, int32_t)>(

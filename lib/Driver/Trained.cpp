@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters are counted in the module; what is held, import has noted in the manifest.
+// Parameters are counted in the module; import has noted the held ones in the manifest.
 #include "Trained.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -41,7 +41,7 @@ Trained mpt::trainedIn(ModuleOp module) {
                       "them)",
                       norms.getInt(), norms.getInt() == 1 ? "" : "s", norms.getInt() == 1 ? "s its" : " their");
   auto held = manifest ? manifest.getAs<DictionaryAttr>("held") : DictionaryAttr();
-  // What flags hold may be most of a model, and its names are no news.
+  // Parameters that flags hold may be most of a model, and their names are no news.
   llvm::MapVector<StringRef, size_t> byFlags;
   SmallVector<NamedAttribute> named;
   for (NamedAttribute entry : held ? held.getValue() : ArrayRef<NamedAttribute>())

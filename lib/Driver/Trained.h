@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a model trains, in one line.
+// The parameters of a model that train, in one line.
 #ifndef MPT_LIB_DRIVER_TRAINED_H
 #define MPT_LIB_DRIVER_TRAINED_H
 
@@ -12,7 +12,7 @@ struct Trained {
   std::string line; ///< "trains 12 tensors, 3,456 values; held: rope.inv_freq (feeds an angle)"
 };
 
-/// Counts the parameters of an imported module, and says what is held and why, as the manifest's entry `held` has it.
+/// Counts the parameters of an imported module, and says which are held and why, as the manifest's entry `held` has it.
 Trained trainedIn(mlir::ModuleOp module);
 
 } // namespace mpt

@@ -75,7 +75,7 @@ void roundTo(Type element, InterpreterFrame &frame, std::vector<double> &values)
 /// e^(score - stats); a row without keys has zeros.
 double probability(double score, double stats) { return std::isinf(stats) && stats < 0 ? 0 : std::exp(score - stats); }
 
-/// What dropout multiplies the probabilities of one head by: 0, or 1 / (1 - ratio); 1 without dropout.
+/// Factors of dropout on the probabilities of one head: 0, or 1 / (1 - ratio); 1 without dropout.
 template <typename Op> std::vector<double> dropoutFactors(Op op, InterpreterFrame &frame, const Head &head, int64_t n) {
   std::vector<double> factors(head.scores.size(), 1);
   if (!op.getKey())

@@ -31,8 +31,8 @@ static void castToInteger(const Tensor &x, Tensor &y) {
   }
 }
 
-/// An integer as a number that any float type of fewer digits rounds as it would the integer: what FP64 cannot hold is
-/// left in its last bit.
+/// An integer as a number that any float type of fewer digits rounds as it would the integer: digits that FP64 cannot
+/// hold are left in its last bit.
 static double odd(uint64_t magnitude) {
   int excess = 64 - llvm::countl_zero(magnitude) - 53;
   if (excess <= 0)

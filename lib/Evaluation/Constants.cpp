@@ -49,7 +49,7 @@ bool collectOps(Value value, int64_t mostElements, llvm::SetVector<Operation *> 
   return true;
 }
 
-/// The result of a pointwise op whose operands are uniform: that of the same op on scalars.
+/// The result of a pointwise op whose operands are uniform, from the same op on scalars.
 ElementsAttr evaluateElement(Operation *op, ArrayRef<SplatElementsAttr> operands) {
   auto scalar = [](Type type) { return RankedTensorType::get({}, cast<RankedTensorType>(type).getElementType()); };
   Block scratch;

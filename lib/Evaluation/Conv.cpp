@@ -52,7 +52,7 @@ struct Geometry {
   int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
 };
 
-/// Where a tensor stands among those of a convolution y = conv(x, w).
+/// The role of a tensor in a convolution y = conv(x, w).
 enum Role { Data, Weights, Output };
 
 /// Positions that meet, in the channel plane of each tensor.

@@ -166,7 +166,7 @@ template <typename Op> LogicalResult binary(Op op, InterpreterFrame &frame) {
   return success();
 }
 
-/// Kernels compute what it decomposes into.
+/// Kernels compute its decomposition.
 LogicalResult interpretGelu(GeluOp op, InterpreterFrame &frame) {
   return frame.ordersSums() ? interpretDecomposition(op, frame) : unary(op, frame);
 }

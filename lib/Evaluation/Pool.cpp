@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pool family: maxima and means of windows, and what their gradients give back.
+// Pool family: maxima and means of windows, and their gradients.
 #include "Rules.h"
 #include "mpt/Dialect/MPT/Accumulators.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where indices lead to: what gathers and scatters share.
+// Positions that indices lead to, for gathers and scatters.
 #ifndef MPT_LIB_EVALUATION_POSITIONS_H
 #define MPT_LIB_EVALUATION_POSITIONS_H
 

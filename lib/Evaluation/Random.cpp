@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random family: the counter-based generator (Salmon et al., SC 2011), and what draws from it.
+// Random family: the counter-based generator (Salmon et al., SC 2011), and the ops that draw from it.
 #include "Rules.h"
 
 using namespace mlir;

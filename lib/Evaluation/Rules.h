@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families share: rules by decomposition, running sums and random words.
+// Shared by the families: rules by decomposition, running sums and random words.
 #ifndef MPT_LIB_EVALUATION_RULES_H
 #define MPT_LIB_EVALUATION_RULES_H
 

@@ -160,8 +160,8 @@ static int64_t mostHeldBy(ArrayRef<Operation *> ops, ArrayRef<Value> arguments, 
   return most;
 }
 
-/// What the ops compute of which arguments and compare: types, attributes, and where each operand comes from. Layers of
-/// one kind have the same.
+/// A key of the ops, their arguments and the compared values: types, attributes, and where each operand comes from.
+/// Layers of one kind have the same.
 static std::vector<uintptr_t> formOf(ArrayRef<Operation *> ops, ArrayRef<Value> arguments, ArrayRef<Value> compared) {
   std::vector<uintptr_t> form;
   DenseMap<Value, uintptr_t> places;
@@ -213,7 +213,7 @@ std::optional<bool> RandomPoints::compare(ArrayRef<Operation *> ops, ArrayRef<Va
   for (Operation *op : ops)
     for (Value result : op->getResults())
       elements += tensorType(result).getNumElements();
-  // What a rule refuses is an error of the program at run time, not of whoever asks here.
+  // A refusal by a rule is an error of the program at run time, not of the caller.
   ScopedDiagnosticHandler silence(
       a.getContext(), [here = llvm::get_threadid()](Diagnostic &) { return success(llvm::get_threadid() == here); });
   bool says = false;

@@ -66,7 +66,7 @@ FailureOr<Tensor> Tensor::fromAttribute(ElementsAttr value, Location loc) {
   auto dense = dyn_cast<DenseElementsAttr>(value);
   if (!dense)
     return emitError(loc) << "expected a dense or resource attribute, got " << value;
-  // Raw data has the layout of fromBytes; what is one value, or narrower than a byte, is read as numbers.
+  // Raw data has the layout of fromBytes; data of one value, or narrower than a byte, is read as numbers.
   if (!dense.isSplat() && type.getElementTypeBitWidth() >= 8)
     return fromBytes(type, dense.getRawData());
   Tensor result(type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training family: values with gradients of their own mean what they decompose into.
+// Training family: values with gradients of their own are evaluated by their decomposition.
 #include "Rules.h"
 
 #include "mpt/Dialect/MPT/TrainingOps.h"

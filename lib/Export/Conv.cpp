@@ -41,7 +41,7 @@ OnnxValue exportConv(ConvOp op, OnnxWriter &w) {
   return w.cast(y, type, elementOf(op.getY()));
 }
 
-/// ConvTranspose; what the last windows do not reach of x is output_padding.
+/// ConvTranspose; samples of x behind the last windows are output_padding.
 OnnxValue exportConvBackwardData(ConvBackwardDataOp op, OnnxWriter &w) {
   Type type = widerType(op.getDy(), op.getY());
   ArrayRef<int64_t> x = shapeOf(op.getY()).drop_front(2), dy = shapeOf(op.getDy()).drop_front(2),

@@ -27,8 +27,8 @@ const ExportRules &exportRules() {
   return rules;
 }
 
-/// Replaces composites that have no rule by their decompositions, until none is left: what they mean, rounding by
-/// rounding.
+/// Replaces composites that have no rule by their decompositions, until none is left: the same function, rounding
+/// by rounding.
 void decomposeWithoutRule(func::FuncOp function) {
   bool changed = true;
   while (changed) {
@@ -132,7 +132,7 @@ public:
   }
 
 private:
-  /// What a state holds before the first step: its value, that of the state it starts `from`, or zeros for slots.
+  /// A state's first value: its own, the one of the state it starts `from`, or zeros for optimizer states and sums.
   ElementsAttr initialValue(train::StateOp state) {
     if (ElementsAttr value = state.getValueAttr())
       return value;
@@ -244,7 +244,7 @@ private:
   }
 
   /// Graph outputs, in order. A node that makes one makes it under that name, unless another output has taken it:
-  /// executors copy what Identity reads.
+  /// executors copy the operand of Identity.
   void nameOutputs() {
     llvm::StringMap<OnnxValue> renamed;
     llvm::StringSet<> made;
@@ -286,7 +286,7 @@ private:
     return op.emitOpError() << "has no ONNX form";
   }
 
-  /// A float type among those of `op` that a portable file does not have.
+  /// A float type of an operand or result of `op` that a portable file does not have.
   Type unportableType(Operation &op) const {
     if (writer.isPortable())
       for (Type type : llvm::concat<const Type>(op.getOperandTypes(), op.getResultTypes()))

@@ -147,7 +147,7 @@ LogicalResult ModelFile::writeData(StringRef path, Location loc) {
       uint64_t bytes = payload.bytes();
       if (bytes < externalBytes)
         continue;
-      // Whole pages for what is worth mapping, cache lines for the rest.
+      // Whole pages for tensors that are worth mapping, cache lines for the rest.
       uint64_t start = llvm::alignTo(offset, bytes >= 65536 ? 4096 : 64);
       out.write_zeros(start - offset);
       payload.write(out, &files);

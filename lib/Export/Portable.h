@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What portable files do without FP64.
+// Arithmetic of portable files without FP64.
 #ifndef MPT_LIB_EXPORT_PORTABLE_H
 #define MPT_LIB_EXPORT_PORTABLE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Export of what draws from the counter-based generator.
+// Export of ops that draw from the counter-based generator.
 #include "Philox.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Export of reductions. What losses and optimizers mean is in their decompositions.
+// Export of reductions. Losses and optimizers are exported as their decompositions.
 #include "Writer.h"
 
 using namespace mlir;

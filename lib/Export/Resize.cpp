@@ -42,7 +42,7 @@ OnnxValue exportResize(ResizeOp op, OnnxWriter &w) {
   return w.cast(x, type, elementOf(op.getY()));
 }
 
-/// The same the other way round: what each output gave is added where it came from.
+/// The same the other way round: the gradient of each output is added where its samples came from.
 OnnxValue exportResizeBackward(ResizeBackwardOp op, OnnxWriter &w) {
   Type type = wideType(elementOf(op.getDy()));
   OnnxValue dy = w.cast(w.get(op.getDy()), elementOf(op.getDy()), type);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Export of scatters: what meets at an index is combined in FP32 or wider.
+// Export of scatters: elements that meet at an index are combined in FP32 or wider.
 #include "Writer.h"
 
 using namespace mlir;
@@ -36,7 +36,7 @@ OnnxValue exportScatterAdd(ScatterAddOp op, OnnxWriter &w) {
   return w.cast(w.transpose(sums, back), sum, to);
 }
 
-/// A scatter that combines what meets in FP32 or wider, rounded once.
+/// A scatter that combines elements in FP32 or wider, rounded once.
 template <typename Op>
 OnnxValue exportScatter(Op op, OnnxWriter &w, StringRef type, OnnxValue indices,
                         SmallVector<OnnxAttribute> attributes) {

@@ -57,7 +57,7 @@ OnnxValue OnnxWriter::node(StringRef type, ArrayRef<OnnxValue> inputs, ArrayRef<
   return nodeWith(type, inputs, 1, attributes).front();
 }
 
-/// Element type of result `index`, by what the operators that exported graphs hold do with types.
+/// Element type of result `index`, by the typing rules of the operators that exported graphs hold.
 static int resultKind(StringRef type, ArrayRef<int> inputs, ArrayRef<OnnxAttribute> attributes, size_t index) {
   if (type == "Cast")
     return static_cast<int>(attributes.front().proto.i());

@@ -30,7 +30,7 @@ struct OnnxAttribute {
   ::ONNX_NAMESPACE::AttributeProto proto;
 };
 
-/// What the graphs of one model share: names, tensors, functions. Values of tensors stay where they are.
+/// Shared by the graphs of one model: names, tensors, functions. Values of tensors stay where they are.
 struct OnnxModelParts {
   struct Tensor {
     ::ONNX_NAMESPACE::TensorProto proto; ///< everything but the elements
@@ -60,13 +60,13 @@ public:
   std::string unique(llvm::StringRef hint);
   /// Tells the element type of a value that no node makes.
   void declare(llvm::StringRef name, mlir::Type type) { parts.kinds[name] = onnxElementType(type); }
-  /// Whether a value leaves as what its elements repeat.
+  /// Whether a value is written without its repeated elements: readers broadcast it.
   bool isImplicit(mlir::Value value) const { return implicit.contains(value); }
   llvm::DenseSet<mlir::Value> implicit;
   /// Whether arithmetic on `value` happens in a wider type.
   bool isWidened(mlir::Value value) const;
-  /// The type of arithmetic whose result is rounded once more, to that of a result: FP64, or FP32 in portable files,
-  /// where an FP32 result is off by some units in the last place.
+  /// The type of arithmetic whose result is rounded once more, to the type of a result: FP64, or FP32 in portable
+  /// files, where an FP32 result is off by some units in the last place.
   mlir::FloatType innerType() const;
   bool isPortable() const { return parts.portable; }
   /// Nodes made from now on are named after `loc`.

@@ -114,7 +114,7 @@ llvm::MapVector<Value, Bundles::OpList> Bundles::sumsByGradient() const {
 }
 
 /// First one group for the member `ops`, then that into the bundle `into`: either would wait for itself where a sum
-/// scales what another adds up. Returns whether the member is part of the bundle then.
+/// scales the terms of another. Returns whether the member is part of the bundle then.
 bool Bundles::joinMember(ArrayRef<Operation *> ops, unsigned into) {
   unsigned own = graph.groupOf(ops.front());
   SmallVector<std::pair<Operation *, unsigned>> joined;

@@ -22,7 +22,7 @@ public:
   void bundleUpdates();
 
   OpSet updates; ///< arithmetic on elements that state alone takes; the same ops serve for parameters of all shapes
-  OpSet sums;    ///< of all elements of gradients, with what they add up
+  OpSet sums;    ///< of all elements of gradients, with their terms
 
 private:
   using OpList = llvm::SmallVector<mlir::Operation *>;

@@ -18,7 +18,7 @@ bool needsNoTensor(Operation *op) { return isSplat(op) || isRematerializedByRead
 /// reads them, would be repeated whole for each of them.
 constexpr unsigned kLongestChain = 8;
 
-/// The ops of a block that are better rematerialized for each reader: those with no operand as large as the result, and
+/// The ops of a block that are better rematerialized for each reader: ops with no operand as large as the result, and
 /// cheap arithmetic on one that is no larger in bytes.
 class Cheap {
 public:

@@ -87,7 +87,7 @@ bool GroupGraph::mergeAll(ArrayRef<Operation *> wanted) {
   sortByPosition(ops);
   SmallVector<unsigned> rankBefore(rank), orderBefore(order);
   unsigned into = groupOf(ops.front());
-  // In the order of the program: what lies between two of them and is not one of them keeps them apart for good.
+  // In the order of the program: another op between two of them keeps them apart for good.
   for (Operation *op : ArrayRef(ops).drop_front()) {
     if (bringTogether(into, position.lookup(op))) {
       append(op, into);

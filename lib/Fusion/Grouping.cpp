@@ -55,7 +55,7 @@ private:
   DenseMap<std::pair<unsigned, unsigned>, std::pair<size_t, size_t>> refused;
 };
 
-/// What an op reads and makes.
+/// The operands and results of an op.
 SmallVector<Value> valuesOf(Operation *op) {
   SmallVector<Value> values(op->getOperands());
   llvm::append_range(values, op->getResults());
@@ -78,20 +78,20 @@ bool Grouper::keepApart(unsigned a, unsigned b, StringRef reason) const {
          << "not one kernel with " << graph.ops(b).front()->getLoc() << ": " << reason;
 }
 
-/// Whether one kernel would keep from the forward pass on what is rematerialized for the backward pass.
+/// Whether one kernel would keep from the forward pass on values that are rematerialized for the backward pass.
 bool Grouper::mixesRematerialized(ArrayRef<Operation *> ops) const {
   return llvm::any_of(ops, [](Operation *op) { return hasAttr<MPTDialect::RecomputedAttrHelper>(op); }) &&
          llvm::any_of(ops, [&](Operation *op) { return !late.contains(op); });
 }
 
-/// Whether one kernel would keep from the forward pass on what is stored in fewer bytes for the backward pass.
+/// Whether one kernel would keep from the forward pass on values that are stored in fewer bytes for the backward pass.
 bool Grouper::mixesStored(ArrayRef<Operation *> ops) const {
   return llvm::any_of(ops, [&](Operation *op) { return !late.contains(op) && storesFewerBytes(op); }) &&
          llvm::any_of(ops, [&](Operation *op) { return late.contains(op); });
 }
 
 /// Whether passes over large tensors have one in common, or one of the groups has none. Over small values alone, each
-/// would keep what it reads in memory until the last of them is made.
+/// would keep its operands in memory until the last of them is made.
 bool Grouper::shareElements(unsigned a, unsigned b) const {
   SmallPtrSet<void *, 16> touched;
   for (Operation *op : graph.ops(a))
@@ -185,8 +185,8 @@ void Grouper::mergeReaders(Value value) {
   }
 }
 
-/// Adds to `late` what is rematerialized for the backward pass, and what only late ops read. Reductions wait as the few
-/// values that they make: the largest magnitude of an activation goes with the activation, though the next scale is
+/// Adds to `late` the ops rematerialized for the backward pass, and ops that only late ops read. Reductions wait as the
+/// few values that they make: the largest magnitude of an activation goes with the activation, though the next scale is
 /// late.
 void Grouper::addRematerialized() {
   for (Operation &op : llvm::reverse(block))

@@ -100,8 +100,8 @@ StringRef KernelRules::whyNotResult(Operation *op, Value result, const Space &sp
   bool written = space.hasReduction && shape == space.shape && !space.wholeRows && leaves(result, members);
   if (written && !kernels.columnOutputs)
     return "expected no elements written beside sums down columns";
-  // A pass down columns may write what it adds up, and nothing that waits for the sums. What rows add up as well is
-  // made with those sums: what follows from them reads it again, and so may the columns.
+  // A pass down columns may write its terms, and nothing that waits for the sums. Terms that rows add up as well are
+  // made with the rows' sums: ops behind these read them again, and so may the columns.
   if (written && rowTerms.contains(op))
     return "expected elements that no sum of rows adds up as well";
   return "";
@@ -114,7 +114,7 @@ StringRef KernelRules::whyNotOperand(OpOperand &operand, const Space &space, con
   if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
     // Back from the rows' values to their elements.
     ArrayRef<int64_t> from = shapeOf(broadcast.getX()), to = shapeOf(broadcast.getY());
-    // What follows from sums down columns is there when their pass is over.
+    // Results of sums down columns are there when their pass is over.
     bool waits = kernels.sharedSums && !space.wholeRows && followsSum(source, members);
     if (from == to || (feedsBroadcasts(source, members) && !waits))
       return "";
@@ -128,7 +128,7 @@ StringRef KernelRules::whyNotOperand(OpOperand &operand, const Space &space, con
   return "";
 }
 
-/// What a kernel of the ops reads from memory and writes to it, scalars aside.
+/// The number of tensors that a kernel of the ops reads from memory and writes to it, scalars aside.
 size_t KernelRules::tensorsOf(ArrayRef<Operation *> ops, const OpSet &members) {
   DenseSet<Value> tensors;
   for (Operation *op : ops) {

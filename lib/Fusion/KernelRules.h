@@ -18,14 +18,14 @@ public:
       128; ///< that it reads and writes: more share no pass, and pointers fill registers
   explicit KernelRules(const KernelCapabilities &kernels) : kernels(kernels) {}
 
-  /// What keeps one kernel from computing `ops`, in the order of the block, whose set `members` is. Empty where it can.
+  /// Why one kernel cannot compute `ops`, in the order of the block, whose set `members` is. Empty where it can.
   llvm::StringRef whyNot(llvm::ArrayRef<mlir::Operation *> ops, const OpSet &members) const;
 
-  /// Elements that sums of their rows add up, and that what follows from the sums reads (RowGradients.h).
+  /// Elements that sums of their rows add up, and that ops behind the sums read (RowGradients.h).
   OpSet rowTerms;
 
 private:
-  /// The iteration space of a group, and what its reduction makes of it.
+  /// The iteration space of a group, and the rows of its reduction.
   struct Space {
     llvm::ArrayRef<int64_t> shape, rows;
     llvm::ArrayRef<int64_t> axes; ///< of the reduction; empty without one

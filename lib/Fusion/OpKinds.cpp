@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What single ops are to grouping.
+// Kinds of single ops for grouping.
 #include "OpKinds.h"
 
 #include "mpt/Dialect/MPT/TensorTypes.h"

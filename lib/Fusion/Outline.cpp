@@ -13,7 +13,7 @@ using namespace mpt;
 
 namespace {
 
-/// What a group reads from outside and what outside reads of it, in the order in which its members name them.
+/// Values that a group reads from outside, and its own that outside reads, in the order in which members name them.
 struct Boundary {
   explicit Boundary(ArrayRef<Operation *> ops) : members(ops.begin(), ops.end()) {
     for (Operation *op : ops) {
@@ -67,7 +67,7 @@ FusionOp outlineGroup(const Group &group) {
   return fusion;
 }
 
-/// What is rematerialized for the backward pass is ready long before: it is computed when it is wanted.
+/// Values rematerialized for the backward pass could be made long before: they are computed when they are wanted.
 void sinkToFirstReader(MutableArrayRef<Operation *> fusions) {
   llvm::sort(fusions, [](Operation *a, Operation *b) { return b->isBeforeInBlock(a); });
   for (Operation *fusion : fusions) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to keep for the backward pass: a minimum cut over bytes.
+// Chooses the values to keep for the backward pass: a minimum cut over bytes.
 #include "mpt/Fusion/Rematerialization.h"
 
 #include "OpKinds.h"
@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t unit = 16;     ///< price of a byte kept
 constexpr int64_t passPrice = 2; ///< of a byte rematerialized in memory: a value that saves next to nothing is kept
 constexpr int64_t smallTensor = 4096; ///< elements below which keeping a value costs nothing to speak of
-constexpr double flopsPerByte = 4;    ///< what GEMMs do in the time in which memory moves a byte
+constexpr double flopsPerByte = 4;    ///< operations of GEMMs in the time in which memory moves a byte
 constexpr int64_t costlyBytes = 24;   ///< bytes moved in the time that an exponential, error function or the like takes
 constexpr size_t maxLeaves = 2; ///< values of its size that a value is rematerialized from, when nothing forces it
 
@@ -70,14 +70,14 @@ bool canBeComputedInside(OpOperand &use) {
          (isReduction(use.getOwner()) || isBroadcast(use.getOwner()) || lowering.readsOwnIndex(use.getOperandNumber()));
 }
 
-/// One function: a network in which the cheapest cut is what to keep. Every value is an edge of its size; what the
-/// backward pass reads is on one side, what cannot be rematerialized on the other (the partitioning of Chen et al.,
-/// "Training deep nets with sublinear memory cost", arXiv:1604.06174, solved as a minimum cut over bytes).
+/// One function: a network in which the cheapest cut is the values to keep. Every value is an edge of its size; values
+/// that the backward pass reads are on one side, ones that cannot be rematerialized on the other (the partitioning of
+/// Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174, solved as a minimum cut over bytes).
 class Rematerializer {
 public:
   Rematerializer(func::FuncOp function, bool memoryBound) : memoryBound(memoryBound), backward(backwardOps(function)) {
-    // What only the backward pass reads is computed there: fusion-form joins it with its readers. Not what makes a
-    // value smaller, which is kept for less.
+    // Ops that only the backward pass reads are computed there: fusion-form joins them with their readers. Not ops that
+    // make a value smaller: it is kept for less.
     for (Operation &op : llvm::reverse(function.getBody().front()))
       if (!op.use_empty() && op.getNumOperands() != 0 && !storesFewerBytes(&op) &&
           (isOperandView(&op) || isArithmetic(&op)) &&
@@ -94,7 +94,7 @@ public:
     int64_t moved; ///< bytes read and written, and the like of costly arithmetic, to rematerialize values in memory of
                    ///< their own
   };
-  /// What it costs when the first `given` candidates may be rematerialized. `moderate`: those that would need more than
+  /// The cost when the first `given` candidates may be rematerialized. `moderate`: candidates that would need more than
   /// maxLeaves values are not: along a chain of residual sums each would need all that came before.
   Cost solve(size_t given, bool moderate);
   /// Orders the candidates: inputs' casts first, then cheap arithmetic, then the rest, each by size.
@@ -105,7 +105,7 @@ public:
   void explainKept() const;
 
 private:
-  /// How a value is rematerialized from what is kept.
+  /// How a value is rematerialized from kept values.
   struct Chain {
     llvm::SmallDenseSet<Value> leaves; ///< kept values of its size; more than maxLeaves are not looked for
     int64_t costly = 0;                ///< operations that take their time
@@ -185,13 +185,13 @@ private:
            llvm::all_of(op->getOperands(), [&](Value operand) { return isFromInputs(operand, depth + 1); });
   }
 
-  const bool memoryBound; ///< traffic counts more than what is kept
+  const bool memoryBound; ///< traffic counts more than kept bytes
   llvm::DenseSet<Operation *> backward;
   llvm::SetVector<Value> inside;  ///< values that backward kernels read, and can compute themselves
   llvm::SetVector<Value> stored;  ///< values that the backward pass wants in memory: for library calls and views
   size_t free = 0, all = 0;       ///< how many of them come for nothing, and can be had at all
-  llvm::DenseSet<Value> inMemory; ///< those that are kept in any case
-  llvm::DenseSet<Value> paid;     ///< those that may be rematerialized by a pass over memory
+  llvm::DenseSet<Value> inMemory; ///< values that are kept in any case
+  llvm::DenseSet<Value> paid;     ///< values that may be rematerialized by a pass over memory
   MinCut network;
   llvm::DenseMap<Value, std::pair<int, int>> nodes;
 };
@@ -250,7 +250,7 @@ Rematerializer::Cost Rematerializer::solve(size_t given, bool moderate) {
     Cost cost = solveCut(given, refused);
     if (!moderate)
       return cost;
-    // In the order of the program: what is refused is kept, and ends the chains of those that follow.
+    // In the order of the program: a refused value is kept, and ends the chains of later ones.
     size_t before = refused.size();
     for (Operation &op : *(*backward.begin())->getBlock())
       for (Value value : op.getResults())
@@ -280,7 +280,7 @@ void Rematerializer::orderCandidates() {
   free = countBelow(1), all = countBelow(3);
 }
 
-/// Says of what library calls and views read why it is kept.
+/// Says why operands of library calls and views are kept.
 void Rematerializer::explainKept() const {
   for (Value value : stored)
     if (!isRematerialized(value))
@@ -293,7 +293,7 @@ void Rematerializer::explainKept() const {
 int64_t Rematerializer::rewrite() {
   explainKept();
   int64_t repeated = 0;
-  // The backward ops of one forward op share what they rematerialize.
+  // The backward ops of one forward op share the values that they rematerialize.
   llvm::DenseMap<std::pair<Value, Attribute>, Value> made;
   SmallVector<Operation *> users;
   for (Operation &op : *(*backward.begin())->getBlock())

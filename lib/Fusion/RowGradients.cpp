@@ -71,7 +71,7 @@ RowGradients::OpList RowGradients::elementsBehind(ReduceOp sum, OpList &scalars)
   return elements;
 }
 
-/// Adds what the backward pass makes of the elements at the same index.
+/// Adds the backward pass's arithmetic on the elements at the same index.
 void RowGradients::addGradients(ReduceOp sum, OpList &elements) const {
   for (size_t i = 0; i < elements.size(); ++i)
     for (Operation *user : elements[i]->getUsers())
@@ -79,8 +79,8 @@ void RowGradients::addGradients(ReduceOp sum, OpList &elements) const {
         elements.insert(user);
 }
 
-/// The sums, the scalars that elements read, the elements, and what all of them are made of as far as it is elements or
-/// rows' scalars.
+/// The sums, the scalars that elements read, the elements, and the operands of all of them as far as they are elements
+/// or rows' scalars.
 RowGradients::OpList RowGradients::withOperands(ReduceOp sum, const OpList &scalars, const OpList &elements) const {
   ArrayRef<int64_t> space = shapeOf(sum.getX()), rows = shapeOf(sum.getY());
   // Scalars on the way, those next to the sum first; an element reads the last of them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows whose elements are read for a sum and again for what follows from it: one kernel for both, where a team of
-// threads keeps a row.
+// Rows whose elements are read for a sum and again by ops behind it: one kernel for both, where a team of threads keeps
+// a row.
 #ifndef MPT_LIB_FUSION_ROWGRADIENTS_H
 #define MPT_LIB_FUSION_ROWGRADIENTS_H
 
@@ -11,14 +11,13 @@
 
 namespace mpt {
 
-/// Elements that sums of their rows add up, and that what follows from the sums reads, without a library call in
-/// between.
+/// Elements that sums of their rows add up, and that ops behind the sums read, without a library call in between.
 KernelRules::OpSet findRowTerms(mlir::Block &block);
 
-/// What the backward pass makes of the elements that a sum of the forward pass adds up, and of the sum itself, with no
-/// library call and no other sum in between, is made with the sum, as the gradient of a loss by rows: the elements are
-/// read once. Joined one by one they would not come together: each row's scalars serve the loss as well, and the kernel
-/// that adds up the loss would lie between the two.
+/// The backward pass's arithmetic on the elements that a sum of the forward pass adds up, and on the sum itself, with
+/// no library call and no other sum in between, is done with the sum, as the gradient of a loss by rows: the elements
+/// are read once. Joined one by one they would not come together: each row's scalars serve the loss as well, and the
+/// kernel that adds up the loss would lie between the two.
 class RowGradients {
 public:
   /// `late`: the ops of the backward pass; `updates`: ops that stay with the updates of state.

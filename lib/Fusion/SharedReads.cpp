@@ -138,7 +138,7 @@ static bool isElsewhere(Value value) {
   return isCall(value.getDefiningOp()) || llvm::any_of(value.getUsers(), isCall);
 }
 
-/// Arithmetic and the sums that end it, by what is connected within a stage.
+/// Arithmetic and the sums that end it, one group for the ops connected within a stage.
 std::vector<SmallVector<Operation *>> Sharing::kernels() {
   llvm::EquivalenceClasses<Operation *> classes;
   for (Operation &op : function.front()) {
@@ -164,7 +164,7 @@ std::vector<SmallVector<Operation *>> Sharing::kernels() {
   return result;
 }
 
-/// A value in memory that the kernel can compute from what else it reads is not read.
+/// A value in memory that the kernel can compute from its other operands is not read.
 unsigned Sharing::rereadInsteadOfMask(ArrayRef<Operation *> kernel) {
   llvm::MapVector<Value, SmallVector<OpOperand *>> stored;
   llvm::SmallPtrSet<Operation *, 32> members(kernel.begin(), kernel.end());
@@ -209,7 +209,7 @@ unsigned Sharing::rereadInsteadOfMask(ArrayRef<Operation *> kernel) {
   return made;
 }
 
-/// What fusion would write for `value` to be read by another kernel: the value before conversions and the like.
+/// The value that fusion would write for another kernel to read `value`: the one before conversions and the like.
 Value Sharing::whatIsStored(Value value) {
   while (!isInMemory(value)) {
     Value only;
@@ -252,11 +252,11 @@ unsigned Sharing::rematerializeAfterSums(ArrayRef<Operation *> kernel) {
       return 0;
     stored.insert(whatIsStored(value));
   }
-  // What no call makes or wants may be inside a kernel so far.
+  // Values that no call makes or wants may be inside a kernel so far.
   for (Value leaf : leaves)
     again += bytesOf(leaf) * (isElsewhere(leaf) ? 1 : 2);
   for (Value value : stored) {
-    // Written for others as well: those that come later still.
+    // Written for others as well: readers that come later still.
     bool others = isInMemory(value) || llvm::any_of(value.getUsers(), [&](Operation *user) {
                     return !members.contains(user) && stages.lookup(user).first > stage.first;
                   });

@@ -54,7 +54,7 @@ bool mpt::hoistFactors(ReduceOp op) {
   Value terms = rest.front();
   for (Value factor : ArrayRef(rest).drop_front())
     terms = b.mul(terms, factor);
-  // A sum, whichever it was: what is summed for several purposes is summed once.
+  // A sum, whichever it was: terms summed for several purposes are summed once.
   Value result = ReduceOp::create(builder, op.getLoc(), op.getY().getType(), terms, ReduceKind::sum, op.getAxes(),
                                   op.getNumericsAttr());
   RankedTensorType type = tensorType(op.getY());

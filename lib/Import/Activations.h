@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations that operators name by a string: those of recurrences' gates, and those that ONNX Runtime fuses.
+// Activations that operators name by a string: in the gates of recurrences, and fused by ONNX Runtime.
 #ifndef MPT_LIB_IMPORT_ACTIVATIONS_H
 #define MPT_LIB_IMPORT_ACTIVATIONS_H
 
@@ -30,7 +30,7 @@ struct Activation {
   mlir::Value apply(Binder &b, mlir::Value x) const;
 };
 
-/// What the operators' texts say of an activation: whether it takes alpha and beta, and their defaults.
+/// The specification of an activation: whether it takes alpha and beta, and their defaults.
 struct ActivationText {
   Activation::Kind kind;
   std::optional<double> alpha, beta;

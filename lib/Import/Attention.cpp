@@ -22,7 +22,7 @@ static FailureOr<Value> splitHeads(Binder &b, unsigned i, int64_t heads) {
 namespace {
 constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
-/// Which keys each query sees: what the mask operand, causality, windows and padding leave, and what is added to the
+/// Which keys each query sees, by the mask operand, causality, windows and padding, and the bias that is added to the
 /// scores. All are as small as their origin; they broadcast to the scores [B, heads, queries, keys] with trailing
 /// dimensions lined up.
 class AttentionMask {
@@ -30,7 +30,7 @@ public:
   AttentionMask(Binder &b, RankedTensorType scores, int64_t past) : b(b), scores(scores), past(past) {}
 
   LogicalResult read();
-  /// The scores with what is masked at -inf.
+  /// The scores, at -inf where they are masked.
   Value apply(Value values);
   /// True for queries that see no key, which the plain mask alone cannot rule out; null where every query sees one.
   Value findEmptyRows();
@@ -85,7 +85,7 @@ LogicalResult AttentionMask::readOperand() {
   return success();
 }
 
-/// Causality, windows and padding: what follows from the positions of queries and keys.
+/// Causality, windows and padding: the masks that follow from the positions of queries and keys.
 void AttentionMask::readPositions() {
   bool isCausal = b.intAttr("is_causal", 0) != 0, isPadded = b.has(6);
   int64_t left = b.intAttr("left_window_size", -1), right = b.intAttr("right_window_size", -1);
@@ -179,7 +179,7 @@ static FailureOr<Value> withPast(Binder &b, unsigned i, unsigned past, unsigned 
   return x;
 }
 
-/// Softmax over the keys; rows without a key are zeros, and so is what flows back through them.
+/// Softmax over the keys; rows without a key are zeros, and so are their gradients.
 static FailureOr<Value> attentionWeights(Binder &b, Value scores, Value emptyRows) {
   FailureOr<Type> precision = b.typeAttr("softmax_precision", tensorType(scores).getElementType());
   if (failed(precision) || !isa<FloatType>(*precision))
@@ -283,8 +283,7 @@ static Value causalBias(Binder &b, RankedTensorType scores) {
   return b.select(b.compare(Predicate::le, column, row), b.splat(scores, 0), b.splat(scores, low));
 }
 
-/// What is added to the scores: the mask (operand `maskAt`), operand 5 and the causal mask, each where given; else
-/// null.
+/// The bias of the scores: the mask (operand `maskAt`), operand 5 and the causal mask, each where given; else null.
 static FailureOr<Value> scoresBias(Binder &b, unsigned maskAt, RankedTensorType scores) {
   Value bias;
   auto plus = [&](Value more) { bias = bias ? b.add(bias, more) : more; };

@@ -211,7 +211,7 @@ LogicalResult Binder::set(unsigned i, Value value) {
     return success();
   if (failed(checkShape(tensorType(value).getShape())))
     return failure();
-  // What ONNX inferred and what was built must agree, or one of the two misread the op.
+  // The type that ONNX inferred and the built one must agree, or one of the two misread the op.
   if (auto want = dyn_cast<RankedTensorType>(node.getResult(i).getType())) {
     RankedTensorType got = tensorType(value);
     bool same = want.getRank() == got.getRank() && want.getElementType() == got.getElementType();

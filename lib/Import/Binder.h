@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an import rule sees of one ONNX node, and the versioned table of rules.
+// The view of an import rule on one ONNX node, and the versioned table of rules.
 #ifndef MPT_LIB_IMPORT_BINDER_H
 #define MPT_LIB_IMPORT_BINDER_H
 
@@ -48,8 +48,8 @@ public:
   llvm::LogicalResult needFloat(unsigned count, int64_t leastRank);
   /// The values of a constant operand; null when it is computed at run time.
   mlir::ElementsAttr given(unsigned i);
-  /// The same for operands that must not be computed at run time: where they follow from tensors that train, they are
-  /// what these hold before the first step, and a warning says so.
+  /// The same for operands that must not be computed at run time: where they follow from tensors that train, they have
+  /// their values before the first step, and a warning says so.
   mlir::ElementsAttr required(unsigned i);
   /// A constant integer operand; fails when it is computed at run time.
   llvm::FailureOr<llvm::SmallVector<int64_t>> ints(unsigned i, llvm::StringRef what);
@@ -58,7 +58,7 @@ public:
 
   // ---- attributes
   mlir::Attribute attr(llvm::StringRef name);
-  /// States that these attributes, where given, cannot change what the rule builds.
+  /// States that these attributes, where given, cannot change the ops that the rule builds.
   void ignore(std::initializer_list<llvm::StringRef> names);
   int64_t intAttr(llvm::StringRef name, int64_t otherwise);
   /// Defaults too are the FP32 numbers that the operator's text means.
@@ -142,16 +142,16 @@ inline Rule takesFloats(unsigned operands, int64_t leastRank, Rule rule) {
   return takes(operands, rule);
 }
 
-/// What reduced precision has to know of an operator's nodes: their numeric class, the same for all or by a node's
-/// attributes and operands, and the kind of arithmetic that they do, by which meanings flow. GEMMs contract, and what
-/// moves elements moves those of operand 0, unless the entry says otherwise.
+/// The properties of an operator's nodes for reduced precision: their numeric class, the same for all or by a node's
+/// attributes and operands, and the kind of arithmetic that they do, by which meanings flow. GEMMs contract, and
+/// movements move the elements of operand 0, unless the entry says otherwise.
 struct NodeClass {
   NodeClass(NumericClass same) : same(same), arithmetic(usual(same)) {}
   NodeClass(NumericClass same, Arithmetic arithmetic) : same(same), arithmetic(arithmetic) {}
   NodeClass(NumericClass (*byNode)(onnx::NodeOp), Arithmetic arithmetic = Arithmetic::Unknown)
       : byNode(byNode), arithmetic(arithmetic) {}
   NumericClass of(onnx::NodeOp node) const { return byNode ? byNode(node) : same; }
-  /// These operands are what training changes: weights, with the biases and scales beside them.
+  /// These operands are trained: weights, with the biases and scales beside them.
   NodeClass trains(std::initializer_list<unsigned> operands) const {
     NodeClass result = *this;
     for (unsigned operand : operands)
@@ -179,7 +179,7 @@ private:
   }
 };
 
-/// What is known of one operator: how its nodes become core ops, and what reduced precision does to them.
+/// One operator: how its nodes become core ops, and how reduced precision affects them.
 struct OperatorEntry {
   llvm::SmallVector<std::pair<int64_t, Rule>, 2> rules; ///< with the version from which each holds
   std::optional<NodeClass> numericClass;
@@ -198,7 +198,7 @@ public:
   std::vector<llvm::StringRef> names() const;
   /// Null for operators without an entry.
   const OperatorEntry *entry(llvm::StringRef domain, llvm::StringRef opType) const;
-  /// What the user of an operator without a rule may do.
+  /// Advice to the user of an operator without a rule.
   std::string advice(llvm::StringRef domain, llvm::StringRef opType) const;
 
   /// ai.onnx ops. `since` is the operator-set version from which the rule holds; the class holds in all versions.
@@ -214,12 +214,12 @@ public:
   void noRule(llvm::StringRef opType, NodeClass numericClass, llvm::StringRef why);
   /// The operator of com.microsoft is written as one of ai.onnx too, before `version` of it.
   void standardToo(llvm::StringRef opType, int64_t version = std::numeric_limits<int64_t>::max());
-  /// A domain of which nothing is imported, and what to do instead.
+  /// A domain of which nothing is imported, and an alternative for the user.
   void noDomain(llvm::StringRef domain, llvm::StringRef instead) { domains[domain] = instead; }
 
 private:
   llvm::StringMap<OperatorEntry> entries;
-  llvm::StringMap<llvm::StringRef> domains; ///< what to do instead of using an operator of these
+  llvm::StringMap<llvm::StringRef> domains; ///< alternatives to the operators of these
 };
 
 // One function a family file.

@@ -26,7 +26,7 @@ static LogicalResult importCast(Binder &b) {
 
 static LogicalResult importCastLike(Binder &b) { return castTo(b, b.in(0), b.element(1)); }
 
-/// The same bits as another type of that width: integers keep their value modulo 2^width, and constants are rewritten.
+/// Bits read as another type of that width: integers keep their value modulo 2^width, and constants are rewritten.
 static LogicalResult importBitCast(Binder &b) {
   FailureOr<Type> element = b.typeAttr("to", {});
   if (failed(element) || !*element)
@@ -201,7 +201,7 @@ void mpt::addCastRules(RuleTable &t) {
   t.on("CastLike", 15, takes(2, importCastLike), {NumericClass::Movement, Arithmetic::Converts});
   t.on("DequantizeLinear", 10, importDequantizeLinear, NumericClass::Pinned);
   t.on("QuantizeLinear", 10, importQuantizeLinear, NumericClass::Pinned);
-  // What import makes of the operators above where a type is stored in bytes; see lib/Import/Proto/StorageTypes.cpp.
+  // Forms of the operators above where a type is stored in bytes; see lib/Import/Proto/StorageTypes.cpp.
   t.onDomain(storageDomain, "Cast", takes(1, importCastStorage), NumericClass::Movement);
   t.onDomain(storageDomain, "QuantizeLinear", importQuantizeStorage, NumericClass::Pinned);
 }

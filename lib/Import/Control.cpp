@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control flow: If, Loop and Scan disappear. Loops are unrolled; what is decided at run time becomes a choice of
-// values.
+// Control flow: If, Loop and Scan disappear. Loops are unrolled; a decision at run time becomes a choice of values.
 #include "Converter.h"
 #include "Loops.h"
 #include "Untaken.h"
@@ -270,7 +269,7 @@ private:
           return b.fail() << "expected no scan outputs in use of a loop whose number of steps is computed at run time, "
                              "as their shape depends on it, got result "
                           << carried.size() + i;
-      // A step that is taken sees a condition that holds; what others see does not matter.
+      // A step that is taken sees a condition that holds; the condition of others does not matter.
       SmallVector<Carried> arguments = {{b.constant(DenseElementsAttr::get(counter, step)), std::nullopt},
                                         {b.constant(DenseElementsAttr::get(flag, true)), std::nullopt}};
       arguments.append(carried);
@@ -416,7 +415,7 @@ private:
     return b.reshape(part, shape);
   }
 
-  /// The last states, then the scan outputs, of which those are null that nothing uses.
+  /// The last states, then the scan outputs, null where nothing uses them.
   FailureOr<SmallVector<Carried>> unroll(Block &block, SmallVector<Carried> states) {
     SmallVector<SmallVector<Value>> outputs(numOutputs);
     if (failed(readSteps()))

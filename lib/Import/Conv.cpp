@@ -235,7 +235,7 @@ static LogicalResult importConvTranspose(Binder &b) {
     if (same || !wanted.empty()) {
       int64_t out = wanted.empty() ? x[i + 2] * strides[i] : wanted[wanted.size() - rank + i];
       int64_t total = full - out;
-      int64_t half = llvm::divideFloorSigned(total, 2); // negative where the result is longer than what is computed
+      int64_t half = llvm::divideFloorSigned(total, 2); // negative where the result is longer than the windows reach
       begin = mode == "SAME_UPPER" ? half : total - half;
       end = total - begin;
     }
@@ -261,7 +261,7 @@ static LogicalResult importConvTranspose(Binder &b) {
 
 namespace {
 /// Convolution that reads its samples at places of its own, between pixels (arXiv:1703.06870), and weighs them
-/// (arXiv:1811.11168): a matrix multiplication of the filters with what was read.
+/// (arXiv:1811.11168): a matrix multiplication of the filters with the samples.
 class DeformableConv {
 public:
   explicit DeformableConv(Binder &b) : b(b) {}
@@ -334,7 +334,7 @@ Value DeformableConv::positions(size_t axis) {
   return b.add(offset, b.broadcast(origin, {batch, taps * points}, {1}));
 }
 
-/// What each tap of each point reads, [groups, channels of a group * taps, N * points].
+/// The samples that each tap of each point reads, [groups, channels of a group * taps, N * points].
 Value DeformableConv::sampled() {
   ArrayRef<int64_t> x = b.shape(0);
   int64_t channels = x[1] / parts, batch = x[0] * parts;

@@ -215,7 +215,7 @@ ElementsAttr Converter::initialValue(Value core, Location loc) {
       for (Value operand : op->getOperands())
         work.push_back(operand.getDefiningOp());
   }
-  // In the order of the block operands come before what reads them.
+  // In the order of the block operands come before their readers.
   SmallVector<Operation *> order = behind.takeVector();
   llvm::sort(order, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   llvm::DenseMap<Operation *, ElementsAttr> values;
@@ -244,7 +244,7 @@ ElementsAttr Converter::initialValue(Value core, Location loc) {
   return values.lookup(core.getDefiningOp());
 }
 
-/// Replaces the ops after `before` that have constant operands by their values, and erases what nothing uses.
+/// Replaces the ops after `before` that fold by constants; they are erased at the end.
 void Converter::foldNew(Block *block, Operation *before) {
   llvm::DenseMap<Value, Value> folded;
   Operation *op = before ? before->getNextNode() : (block->empty() ? nullptr : &block->front());
@@ -278,7 +278,7 @@ LogicalResult Converter::convertNode(onnx::NodeOp node) {
     return emitError(node.getLoc()) << unsupportedOperator(node.getDomain(), node.getOpType(), node.getVersion());
   Operation *before = body->empty() ? nullptr : &body->back();
   Binder binder(node, *this, builder);
-  // Inference has looked at the operands of the standard's operators; those of other domains take tensors alone.
+  // Inference has looked at the operands of the standard's operators; operators of other domains take tensors alone.
   for (unsigned i = 0; i < binder.operandCount() && !node.getDomain().empty(); ++i)
     if (failed(binder.checkTensor(i)))
       return failure();
@@ -378,7 +378,7 @@ static DictionaryAttr withRole(DictionaryAttr attributes, Value result) {
   return all.getDictionary(attributes.getContext());
 }
 
-/// What `main` returns: new values of states are written, the rest are the results of `forward`.
+/// The results of `main`: new values of states are written, the rest are the results of `forward`.
 LogicalResult Converter::convertResults(func::FuncOp main, func::FuncOp forward, DictionaryAttr updates) {
   SmallVector<Value> results;
   SmallVector<Attribute> names;

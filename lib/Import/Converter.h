@@ -19,17 +19,17 @@ public:
 
   /// The core value of a value of @main; null for absent operands and sequences.
   mlir::Value lookup(mlir::Value onnx) { return values.lookup(onnx); }
-  /// What has no elements is a constant: no operation reads it, and what follows from it folds.
+  /// A value without elements is a constant: no operation reads it, and its users fold.
   void map(mlir::Value onnx, mlir::Value core);
   /// Converts the ops of a block in place of a node (the taken branch of an If); maps its yielded values to `results`.
   llvm::LogicalResult inlineBlock(mlir::Block &block, mlir::ValueRange results);
   /// The elements of a sequence value.
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> sequences;
-  /// For results of QuantizeLinear, the same whole numbers as floats: what decodes them needs no integers.
+  /// For results of QuantizeLinear, the same whole numbers as floats: their decoding needs no integers.
   llvm::DenseMap<mlir::Value, mlir::Value> quantized;
   /// The state that `value` is read from, with nothing but the read between; null otherwise.
   mlir::Operation *stateOf(mlir::Value core);
-  /// What `core` is before the first step, for the node at `loc`; null unless tensors of the file alone determine it.
+  /// `core` before the first step, for the node at `loc`; null unless tensors of the file alone determine it.
   mlir::ElementsAttr initialValue(mlir::Value core, mlir::Location loc);
   std::pair<mlir::Value, int64_t> generator(mlir::Location loc);
 
@@ -58,7 +58,7 @@ private:
   std::optional<mlir::SymbolTable> table;
   mlir::Value key;
   int64_t streams = 0;
-  llvm::DenseSet<mlir::Operation *> readEarly; ///< states that train and are read for what they hold before that
+  llvm::DenseSet<mlir::Operation *> readEarly; ///< states that train and are read for their values before that
   /// Results of the node that was converted last, and folded ops that are erased at the end.
   llvm::SmallVector<mlir::Value> touched;
   llvm::SmallVector<mlir::Operation *> graveyard;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise ops: arithmetic, comparison, activations, and functions written out in those that core has.
+// Elementwise ops: arithmetic, comparison, activations, and functions written out in ops of core.
 #include "Binder.h"
 
 #include "mpt/Evaluation/Constants.h"
@@ -109,7 +109,7 @@ static LogicalResult importBitShift(Binder &b) {
   return b.done(b.select(beyond, sign, b.div(b.sub(x, rest), power)));
 }
 
-/// Exponents of integers that are multiplied out, since FP64 rounds what is above 2^53.
+/// Exponents of integers that are multiplied out, since FP64 rounds integers above 2^53.
 constexpr int64_t mostSquared = 64;
 
 static Value integerPower(Binder &b, Value base, int64_t exponent) {

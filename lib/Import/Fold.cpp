@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which results import keeps as constants. What they are is the ops' own meaning (lib/Evaluation).
+// Which results import keeps as constants. Their values come from the interpreter (lib/Evaluation).
 #include "mpt/Import/Fold.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers, and what reads or compares positions.
+// Gathers, and operators that read or compare positions.
 #include "Constants.h"
 
 using namespace mlir;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user says of a loop beside the file, on its way from the protobuf side to the rule.
+// Bounds of loops that the user gives beside the file, on their way from the protobuf side to the rule.
 #ifndef MPT_LIB_IMPORT_LOOPS_H
 #define MPT_LIB_IMPORT_LOOPS_H
 

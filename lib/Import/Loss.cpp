@@ -68,7 +68,7 @@ static LogicalResult importNegativeLogLikelihoodLoss(Binder &b) {
     kept = b.compare(Predicate::ne, labels, b.constant(DenseElementsAttr::get(tensorType(labels), ignored.getInt())));
     labels = b.select(kept, labels, skip);
   }
-  // Labels do not count from the end, as indices do: one past the last class is what no gather takes.
+  // Labels do not count from the end, as indices do: no gather takes one past the last class.
   double classes = static_cast<double>(tensorType(scores).getDimSize(1));
   labels = b.select(b.compare(Predicate::lt, labels, 0.0), b.splatLike(labels, classes), labels);
   Value picked = b.reshape(b.make<GatherElementsOp>(scores, b.reshape(labels, {rows, 1}), 1), {rows});

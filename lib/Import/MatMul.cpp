@@ -51,7 +51,7 @@ static FailureOr<Value> gemm(Binder &b) {
     y = b.mul(y, alpha);
   double beta = b.floatAttr("beta", 1);
   if (b.has(2) && beta == 0)
-    b.named(2); // what C holds does not matter, NaN neither
+    b.named(2); // the elements of C do not matter, NaN neither
   if (b.has(2) && beta != 0) {
     if (failed(b.need(3)))
       return failure();
@@ -190,7 +190,7 @@ static LogicalResult importMatMulInteger(Binder &b) {
   return failed(product) ? failure() : b.done(b.cast(*product, b.builder.getI32Type()));
 }
 
-/// a, its scale and zero point, b likewise, and those of the result.
+/// a, its scale and zero point, b likewise, and the result's scale and zero point.
 static LogicalResult importQLinearMatMul(Binder &b) {
   FailureOr<Value> x = withoutZero(b, 0, 2, true), y = withoutZero(b, 3, 5, false);
   if (failed(x) || failed(y))
@@ -224,7 +224,7 @@ static LogicalResult importQLinearMatMul(Binder &b) {
 /// Largest matrix whose determinant is expanded; the expansion has 2^n terms.
 constexpr int64_t largestDeterminant = 8;
 
-/// Laplace's expansion by rows: the minor of the first k rows and a set of k columns from those of k - 1.
+/// Laplace's expansion by rows: the minor of the first k rows and a set of k columns from the minors of k - 1 rows.
 static LogicalResult importDet(Binder &b) {
   int64_t rank = b.rank(0), n = b.shape(0).back();
   if (b.shape(0)[rank - 2] != n || n < 1 || n > largestDeterminant)
@@ -578,7 +578,7 @@ static LogicalResult importDFT(Binder &b) {
   t.columns = onesided && !t.inverse ? t.length / 2 + 1 : t.length;
   t.rowParts = parts;
   t.columnParts = t.halved ? 1 : 2;
-  // The axis next to the parts; samples behind the length are left out, and those that are missing are zeros.
+  // The axis next to the parts; samples behind the length are left out, and missing ones are zeros.
   SmallVector<int64_t> order = otherAxes(rank - 1, {*axis}), back(rank), starts(rank, 0);
   order.append({*axis, rank - 1});
   for (auto [to, from] : llvm::enumerate(order))
@@ -641,7 +641,7 @@ void mpt::addMatMulRules(RuleTable &t) {
   t.onDomain("com.microsoft", "FusedGemm", importFusedGemm, NodeClass(NumericClass::Contraction).trains({0, 1, 2}));
   t.onDomain("com.microsoft", "FusedMatMul", takes(2, importFusedMatMul),
              NodeClass(NumericClass::Contraction).trains({0, 1}));
-  // What versions of ONNX Runtime before 1.6 call it.
+  // Its name in versions of ONNX Runtime before 1.6.
   t.onDomain("com.microsoft", "TransposeMatMul", takes(2, importFusedMatMul),
              NodeClass(NumericClass::Contraction).trains({0, 1}));
 }

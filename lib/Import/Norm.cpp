@@ -16,7 +16,7 @@ static LogicalResult expectShape(Binder &b, unsigned i, ArrayRef<int64_t> want, 
   return success();
 }
 
-/// What is said of training has no place in the evaluation that a file brings.
+/// Warnings about training have no place in the evaluation that a file brings.
 static bool isEvaluation(Binder &b) {
   auto function = b.builder.getBlock()->getParent()->getParentOfType<func::FuncOp>();
   return function && function.getSymName() == "evaluate";
@@ -79,7 +79,7 @@ static LogicalResult importBatchNormalization(Binder &b) {
     for (unsigned i : {0u, 1u})
       train::WriteOp::create(b.builder, b.loc, cast<FlatSymbolRefAttr>(names[i]), updated[i], Value());
   }
-  // ONNX Runtime's training form has what its gradient reads as further results: the inverse deviation, not the
+  // ONNX Runtime's training form has operands of its gradient as further results: the inverse deviation, not the
   // variance.
   bool saves = b.node.getOpType() == "BatchNormInternal";
   if (saves)
@@ -98,7 +98,7 @@ static Value keepDims(Binder &b, Value statistic, int64_t axis) {
   return b.reshape(statistic, shape);
 }
 
-/// Scale or bias in full, FP32 or wider: what broadcasts to the normalized extents.
+/// Scale or bias, FP32 or wider, broadcast to the normalized extents.
 static FailureOr<Value> normOperand(Binder &b, unsigned i, ArrayRef<int64_t> extents) {
   auto shape = b.broadcastShape(b.shape(i), extents);
   if (failed(shape))

@@ -21,7 +21,7 @@ struct Places {
   unsigned newWeights, newGradient, newMoment1, newMoment2; ///< results
 };
 
-/// What one tensor becomes.
+/// New values of one parameter and its moments.
 struct Update {
   Value weights, moment1, moment2;
 };
@@ -89,7 +89,7 @@ public:
     auto like = [&](unsigned operand, Value value) { return b.cast(value, b.element(operand)); };
     if (failed(give(at.newWeights, weights)))
       return failure();
-    // What a reader of the gradient sees is what was added to the weights.
+    // Readers of the gradient see the difference that was added to the weights.
     if (b.wants(at.newGradient) &&
         failed(b.set(at.newGradient, chosen(like(at.gradient, b.sub(made.weights, old)), b.in(at.gradient)))))
       return failure();
@@ -116,7 +116,7 @@ private:
   unsigned signal, scale, norm;
 };
 
-/// No operand: beyond those that any node has.
+/// No operand: beyond the operands of any node.
 constexpr unsigned none = 1 << 20;
 
 /// Step counts are integers in one element.

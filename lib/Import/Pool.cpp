@@ -32,7 +32,7 @@ static Value columnMajor(Binder &b, Value position, ArrayRef<int64_t> extents) {
 }
 
 static LogicalResult importMaxPool(Binder &b) {
-  // Core has windows over floats; those of 8 bits are exact in FP32.
+  // Core has windows over floats; integers of 8 bits are exact in FP32.
   bool isByte = isa<IntegerType>(b.element(0)) && b.element(0).getIntOrFloatBitWidth() == 8;
   if (!isByte && failed(checkPooled(b)))
     return failure();
@@ -73,7 +73,7 @@ static LogicalResult importAveragePool(Binder &b) {
     return failure();
   bool countPadding = b.intAttr("count_include_pad", 0);
   if (countPadding && b.intAttr("ceil_mode", 0)) {
-    // Only the pads that the node names count; those that rounding up adds do not.
+    // Only the pads that the node names count; pads that rounding up adds do not.
     SmallVector<int64_t> named = b.intsAttr("pads", SmallVector<int64_t>(2 * w->kernel.size(), 0));
     if (!llvm::equal(ArrayRef(named).take_back(w->high.size()), w->high)) {
       SmallVector<int64_t> low(b.rank(0), 0), high(b.rank(0), 0), zero(b.rank(0), 0);

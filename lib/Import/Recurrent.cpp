@@ -47,8 +47,8 @@ public:
   }
 
 private:
-  /// The states of one direction's steps, [steps, batch, hidden] in the order of the input, and those after its last
-  /// step.
+  /// The states of one direction's steps, [steps, batch, hidden] in the order of the input, and the states after its
+  /// last step.
   struct Direction {
     Value y, h, c;
     Value gates, cells; ///< where they are saved: [steps, batch, gates hidden] and, of LSTM, [steps, batch, hidden]
@@ -177,7 +177,7 @@ private:
 
   bool endsEarly() { return RowLengths::endEarly(b, 4, steps); }
 
-  /// What of this node mpt.recurrence does not know; empty where it computes all steps.
+  /// A feature of this node that mpt.recurrence lacks; empty where it computes all steps.
   std::string whyUnrolled() {
     // Behind its end, a row's states would have no bound.
     if (endsEarly() && cell == Cell::rnn &&
@@ -244,7 +244,7 @@ private:
 
   // ---- steps
 
-  /// What the steps of one direction share.
+  /// Shared by the steps of one direction.
   struct Weights {
     Value inputs;          ///< [steps, batch, gates hidden]: the input's part with its biases
     Value r;               ///< [gates hidden, hidden]

@@ -42,7 +42,7 @@ private:
   bool backwardFirst = false, linear = false;
   std::optional<RowLengths> rows; ///< where rows may end early
 
-  /// By direction; all but that of x with a dimension for it.
+  /// By direction; all but the gradient of x with a dimension for it.
   struct Gradients {
     SmallVector<Value> x, w, r, bias, h0, c0;
   };
@@ -150,8 +150,8 @@ private:
     return backward ? rows->reversed(x) : x;
   }
 
-  /// A gradient of the states of all steps, as the recurrence sees it: that of operand `all`, plus that of operand
-  /// `last` at each row's last step. Null where neither is given.
+  /// A gradient of the states of all steps, as the recurrence sees it: operand `all`, plus operand `last` at each
+  /// row's last step. Null where neither is given.
   Value arriving(std::optional<unsigned> all, unsigned last, int64_t direction) {
     bool backward = isReverse(direction);
     Value d = all && b.has(*all) ? running(part(*all, 1, direction), backward) : Value();
@@ -217,7 +217,7 @@ private:
       all.c0.push_back(own(ofInitial(gradient.getOthers()[0], ofDc, direction)));
   }
 
-  /// What GRU's reset gate multiplies, which the file does not save.
+  /// The operand of GRU's reset gate, which the file does not save.
   Value behindReset(Value before, Value r, int64_t direction) {
     Value last = b.slice(r, {2 * hidden, 0}, {hidden, hidden});
     Value sum = b.reshape(b.matmul(flattenSteps(b, before), last, false, true), {steps, batch, hidden});

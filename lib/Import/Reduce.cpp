@@ -152,7 +152,7 @@ static Value positionsByPasses(Binder &b, Value keys, int64_t axis, int64_t coun
   return found.size() == 1 ? found.front() : b.concat(found, axis);
 }
 
-/// The same: an element's place is the number of those that are larger, or equal and before it. NaN is largest.
+/// The same: an element's place is the number of elements that are larger, or equal and before it. NaN is largest.
 static Value positionsByRank(Binder &b, Value keys, int64_t axis, int64_t count) {
   Type i64 = b.builder.getI64Type();
   SmallVector<int64_t> shape(tensorType(keys).getShape()), pairs(shape), ours, theirs, zero(shape.size(), 0);

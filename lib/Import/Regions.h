@@ -11,7 +11,7 @@ namespace mpt {
 llvm::LogicalResult importRoiAlign(Binder &b);
 /// X [N, C, H, W] and regions [R, 5] as image, x1, y1, x2, y2: [R, C, height, width].
 llvm::LogicalResult importMaxRoiPool(Binder &b);
-/// Of constant boxes [N, B, 4] and scores [N, classes, B], those that overlap no better one: [chosen, 3].
+/// Of constant boxes [N, B, 4] and scores [N, classes, B], the boxes that overlap no better one: [chosen, 3].
 llvm::LogicalResult importNonMaxSuppression(Binder &b);
 
 } // namespace mpt

@@ -22,7 +22,7 @@ struct Modes {
   StringRef mode, coordinates, nearest;
   double cubic = -0.75;
   bool excludeOutside = false, antialias = false;
-  double outside = 0; ///< what tf_crop_and_resize gives beyond the input
+  double outside = 0; ///< value of tf_crop_and_resize beyond the input
 };
 /// `taps` positions and weights for every output sample.
 struct Taps {

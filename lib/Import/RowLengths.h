@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// Lengths of the rows of [steps, batch, n] tensors. Rows run on over zeros, and what comes of that is masked. Backward
+/// Lengths of the rows of [steps, batch, n] tensors. Rows run on over zeros, and the results are masked. Backward
 /// in time a row begins at its own end: reversed within its length, it runs forward.
 class RowLengths {
 public:

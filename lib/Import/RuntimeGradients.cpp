@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradient operators of ONNX Runtime Training (com.microsoft): the backward pass that its artifacts carry.
-// Each becomes the core op that differentiation makes of its forward operator, or what that is made of.
+// Each becomes the core op that differentiation makes of its forward operator, or the ops of its decomposition.
 #include "RuntimeGradients.h"
 
 #include "ClassRows.h"
@@ -163,7 +163,7 @@ static LogicalResult importSoftmaxCrossEntropyGrad(Binder &b) {
   return b.done(b.cast(b.transpose(b.reshape(dx, last), order), b.element(1)));
 }
 
-/// Sum over all axes but that of channels.
+/// Sum over all axes but the channels.
 static Value channelSum(Binder &b, Value dy) {
   SmallVector<int64_t> axes = otherAxes(tensorType(dy).getRank(), {1});
   return b.cast(b.sum(b.widen(dy), axes), tensorType(dy).getElementType());
@@ -526,7 +526,7 @@ static LogicalResult importReduceSumTraining(Binder &b) {
   FailureOr<SmallVector<int64_t>> axes = b.axes(*given, b.rank(0));
   if (failed(axes))
     return failure();
-  // Read in either case: what no rule asks for is refused.
+  // Read in either case: attributes that no rule asks for are refused.
   if (bool isNoop = b.intAttr("noop_with_empty_axes", 0) != 0; isNoop && axes->empty())
     return b.done(b.in(0));
   if (axes->empty())

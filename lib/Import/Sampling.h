@@ -15,7 +15,7 @@ struct Tap {
 /// All samples along one axis that a point reads.
 using AxisTaps = llvm::SmallVector<Tap>;
 
-/// What becomes of the samples of a point.
+/// How the samples of a point are combined.
 enum class Join { sum, max };
 
 /// rows [batch, samples, channels], whose samples form a grid of `extents`, read at each combination of the axes' taps,

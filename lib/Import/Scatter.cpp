@@ -113,7 +113,7 @@ static LogicalResult importCol2Im(Binder &b) {
       for (size_t i = rank; i-- > 0; t /= (*block)[i], c /= steps[i], stride *= (*image)[i]) {
         int64_t at = c % steps[i] * strides[i] + t % (*block)[i] * dilations[i] - pads[i];
         if (at < 0 || at >= (*image)[i]) {
-          place = size; // what falls into the padding is added up behind the image
+          place = size; // elements in the padding are added up behind the image
           break;
         }
         place += at * stride;

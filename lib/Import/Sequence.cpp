@@ -117,7 +117,7 @@ static LogicalResult importSequenceConstruct(Binder &b) {
 }
 
 static LogicalResult importSequenceEmpty(Binder &b) {
-  b.ignore({"dtype"}); // what is inserted has it
+  b.ignore({"dtype"}); // inserted tensors have it
   b.converter.sequences[b.node.getResult(0)] = {};
   return success();
 }
@@ -250,7 +250,7 @@ static LogicalResult importOptionalGetElement(Binder &b) {
   return failed(b.need(1)) ? failure() : b.done(b.in(0));
 }
 
-/// An optional value is what is in it; one of nothing is known by the node that made it.
+/// An optional value is its element; an empty one is known by the node that made it.
 static LogicalResult importOptional(Binder &b) {
   if (b.has(0))
     return importOptionalGetElement(b);

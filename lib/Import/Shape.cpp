@@ -398,7 +398,7 @@ static LogicalResult importPad(Binder &b) {
   return b.done(isMask ? b.cast(y, b.builder.getI1Type()) : y);
 }
 
-/// Half of what an axis gains or loses at each end, rounded down at the front.
+/// Half of an axis' gain or loss at each end, rounded down at the front.
 static LogicalResult importCenterCropPad(Binder &b) {
   FailureOr<SmallVector<int64_t>> wanted = b.ints(1, "shape");
   if (failed(wanted) || failed(b.checkShape(*wanted)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Codes of small types by tables: what each byte means, and between which numbers the codes change.
+// Codes of small types by tables: the number of each byte, and between which numbers the codes change.
 #include "StorageTypes.h"
 
 #include "llvm/ADT/APFloat.h"
@@ -63,7 +63,7 @@ std::optional<std::pair<int64_t, int64_t>> mpt::storageRange(int64_t type) {
   return std::make_pair(low, low + count - 1);
 }
 
-/// What a code stands for.
+/// The number that a code stands for.
 static double valueOf(const Format &format, int64_t code) {
   if (format.nan == code) // which APFloat makes an infinity of where a type has exponents alone
     return std::numeric_limits<double>::quiet_NaN();
@@ -120,7 +120,7 @@ private:
     if (byMode && roundMode == "down")
       return high;
     double middle = low + (high - low) / 2;
-    return code % 2 == 0 && !byMode ? next(middle) : middle; // ties go to even codes, those of exponents up
+    return code % 2 == 0 && !byMode ? next(middle) : middle; // ties go to even codes, in exponents up
   }
 
   StringRef roundMode;

@@ -19,7 +19,7 @@ inline bool isStorageType(int64_t type) { return type == 18 || (type >= 20 && ty
 mlir::Value decodeStorage(Binder &b, mlir::Value x, int64_t type);
 
 /// The bytes of numbers `x` in `type`. Floats are rounded to nearest even; 8-bit exponents as `roundMode` says (up,
-/// down or nearest). What is too large becomes the largest number, or NaN unless it `saturate`s. Integers wrap.
+/// down or nearest). Larger numbers become the largest one, or NaN unless it `saturate`s. Integers wrap.
 mlir::Value encodeStorage(Binder &b, mlir::Value x, int64_t type, bool saturate, llvm::StringRef roundMode);
 
 /// Least and largest number of an integer type of fewer than 8 bits; none for others.

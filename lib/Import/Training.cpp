@@ -22,7 +22,7 @@ static Value recompute(Binder &b, Value y, ArrayRef<Value> from, ArrayRef<Value>
     mapping.map(value, point);
   if (mapping.contains(y))
     return mapping.lookup(y);
-  // What y needs and a changed operand reaches.
+  // Ops that y needs and a changed operand reaches.
   SetVector<Operation *> slice;
   SmallVector<Value> work{y};
   while (!work.empty()) {

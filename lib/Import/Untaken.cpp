@@ -40,7 +40,7 @@ Value where(Binder &b, Value taken, Value value, Value other) {
 void mpt::keepApart(Binder &b, Operation *before, Value taken) {
   OpBuilder::InsertionGuard guard(b.builder);
   Operation *first = before ? before->getNextNode() : &b.builder.getInsertionBlock()->front();
-  // What is made here lies before the operation that it is made for, and is not looked at itself.
+  // Ops that are made here lie before the op that they are made for, and are not looked at themselves.
   for (Operation *op = first; op; op = op->getNextNode()) {
     b.builder.setInsertionPoint(op);
     // One: all of them have finite derivatives there.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both sides of a condition that is known at run time alone are computed: what keeps the side that is not taken apart.
+// Both sides of a condition that is known at run time alone are computed, apart from one another.
 #ifndef MPT_LIB_IMPORT_UNTAKEN_H
 #define MPT_LIB_IMPORT_UNTAKEN_H
 

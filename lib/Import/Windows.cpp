@@ -31,7 +31,7 @@ FailureOr<Window> mpt::windowOf(Binder &b, ArrayRef<int64_t> in, ArrayRef<int64_
     int64_t room = in[i] + low + high - span;
     bool roundUp = b.intAttr("ceil_mode", 0) != 0;
     if (roundUp && room < 0 && room > -w.strides[i] && w.dilations[i] == 1) {
-      // One window, which hangs over the end: what lies beyond is not in it.
+      // One window, which hangs over the end: the part beyond is cut off.
       w.kernel[i] += room;
       room = 0;
     }

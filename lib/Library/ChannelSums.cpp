@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes that fuse statistics and gradient sums into convolutions share.
+// Helpers of the passes that fuse statistics and gradient sums into convolutions.
 #include "mpt/Library/ChannelSums.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"

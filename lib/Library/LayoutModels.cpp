@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layouts that ops want and give: convolutions channels-last, GEMMs rows of unit stride, views what their source has.
+// Layouts that ops want and give: convolutions channels-last, GEMMs rows of unit stride, views their source's.
 #include "mpt/Library/Library.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
@@ -57,7 +57,7 @@ template <typename Op> struct RowLayouts : LayoutModel<RowLayouts<Op>, Op> {
   }
 };
 
-/// What calls exchange through memory, around activations, is row-major; so are vectors.
+/// Tensors that calls exchange through memory, around activations, are row-major; so are vectors.
 struct GemmLayouts : LayoutModel<GemmLayouts, library::GemmOp> {
   static void give(library::GemmOp gemm, LayoutChoice &choice) {
     if (gemm.exchangesDense())
@@ -117,7 +117,7 @@ struct ConcatLayouts : LayoutModel<ConcatLayouts, ConcatOp> {
 
 // ---- kernels
 
-/// Elementwise kernels keep the layout of what they read; pooling kernels that of their window's tensor.
+/// Elementwise kernels keep the layout of their inputs; pooling kernels, of their window's tensor.
 struct FusionLayouts : LayoutModel<FusionLayouts, FusionOp> {
   static void wish(FusionOp fusion, LayoutChoice &choice) {
     for (Value output : fusion.getOutputs())

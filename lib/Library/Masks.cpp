@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masks of attention scores as a bias that does not repeat and a flag; evaluation finds what constants make.
-// Matcher: constants, and what casts and repeats them on the way to the scores.
+// Masks of attention scores as a bias that does not repeat and a flag; evaluation folds constants.
+// Matcher: constants, and casts and broadcasts of them on the way to the scores.
 #include "mpt/Library/Masks.h"
 
 #include "mpt/Evaluation/Constants.h"
@@ -36,7 +36,7 @@ void dropRepeated(std::vector<double> &elements, SmallVectorImpl<int64_t> &shape
   }
 }
 
-/// 0 up to the diagonal, and what excludes a key behind it.
+/// 0 up to the diagonal, and numbers that exclude a key behind it.
 bool isCausal(const std::vector<double> &elements, ArrayRef<int64_t> shape, RankedTensorType scores) {
   int64_t rank = scores.getRank(), queries = scores.getDimSize(rank - 2), keys = scores.getDimSize(rank - 1);
   if (shape[rank - 2] != queries || static_cast<int64_t>(elements.size()) != queries * keys)

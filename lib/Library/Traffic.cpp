@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kMostOps = 20000;
 
-/// A value's elements are those of its operands: nothing is moved.
+/// A value's elements are its operand's: nothing is moved.
 bool isFree(Operation *op) {
   if (isViewOp(op))
     return true;
@@ -65,7 +65,7 @@ bool isGuarded(Value value) {
   });
 }
 
-/// What `fusion` reads of its input: of a table, the rows that it gathers; nothing of what it reads in need alone.
+/// Bytes that `fusion` reads of an input: of a table, the rows that it gathers; 0 where it reads it in need alone.
 int64_t bytesRead(FusionOp fusion, unsigned input) {
   Value argument = fusion.getBody().front().getArgument(input);
   if (!argument.use_empty() && isGuarded(argument) && bytesOf(argument) > bytesOf(fusion.getOutputs()[0]))
@@ -142,7 +142,7 @@ void Bounds::follow(Value root, Value value, int64_t bytes) {
   }
 }
 
-/// What reads `value` cannot share a kernel with what made it.
+/// Readers of `value` cannot share a kernel with its producer.
 bool Bounds::isCutBehind(Value value, const BlockMemory *block) {
   Operation *op = value.getDefiningOp();
   auto fusion = dyn_cast_or_null<FusionOp>(op);
@@ -154,7 +154,7 @@ bool Bounds::isCutBehind(Value value, const BlockMemory *block) {
 }
 
 int64_t Bounds::solve(const BlockMemory *block) {
-  // By op: those that can be reached from it, and those over a path with a cut.
+  // By op: the ops that can be reached from it, and the ones over a path with a cut.
   std::vector<llvm::BitVector> reached(ops.size()), apart(ops.size());
   for (unsigned i = ops.size(); i-- > 0;) {
     reached[i].resize(ops.size());

@@ -15,7 +15,7 @@ namespace {
 
 using Values = SmallVector<Value>;
 
-/// What both directions share.
+/// Members that both directions share.
 struct Pass {
   Pass(Operation *op, RankedTensorType type, BufferizationState &state)
       : state(state), loc(op->getLoc()), loop(loc, state), steps(type.getDimSize(0)), batch(type.getDimSize(1)),

@@ -35,7 +35,7 @@ public:
              return extent == 1 || stride % unit == 0;
            });
   }
-  /// Buffers of `tensors`, or dense copies of those that do not fit.
+  /// Buffers of `tensors`, or dense copies of the ones that do not fit.
   FailureOr<SmallVector<Value>> buffersOf(Location loc, ArrayRef<Value> tensors) const {
     SmallVector<Value> memrefs;
     for (Value tensor : tensors) {

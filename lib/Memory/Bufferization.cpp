@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bufferization, one op after the other; what ops need for it.
+// Bufferization, one op after the other, and its helpers for ops.
 #include "mpt/Memory/Bufferization.h"
 
 #include "Kernels.h"
@@ -215,7 +215,7 @@ static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels
                                  "before --memory-bufferize";
     if (failed(bufferizable.bufferize(state)))
       return failure();
-    // Buffers do not tell what reads a gradient.
+    // Buffers do not tell which calls read a gradient.
     if (parts.isForward(&op))
       continue;
     for (Operation &made : llvm::make_range(last ? std::next(last->getIterator()) : body.begin(), body.end()))

@@ -14,7 +14,7 @@ using namespace mpt::memory;
 
 namespace {
 
-/// A convolution of any kind: its three tensors, one of which it makes, and what its call leaves besides.
+/// A convolution of any kind: its three tensors, one of which it makes, and the sums and the norm of its call.
 struct Convolution {
   rt::ConvKind kind;
   Value x, w, y;

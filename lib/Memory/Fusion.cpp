@@ -14,7 +14,7 @@ using namespace mpt::memory;
 
 namespace {
 
-/// What `broadcast` makes of `from`, with strides of 0 where it repeats.
+/// A view of `from` as `broadcast` repeats it, with strides of 0.
 Value repeated(BroadcastOp broadcast, Value from, Location loc, BufferizationState &state) {
   RankedTensorType type = tensorType(broadcast.getY());
   Sizes given = stridesOf(bufferTypeOf(from)), strides(type.getRank(), 0);
@@ -66,7 +66,7 @@ bool mayHoldInfinity(FusionOp fusion, const BufferizationState &state) {
          });
 }
 
-/// Buffers of a launch, and what its kernel is made for.
+/// Buffers of a launch, and the types and alignments that its kernel is made for.
 struct LaunchBuffers {
   SmallVector<Value> operands;
   SmallVector<BufferizationState::Place> places; ///< of the outputs
@@ -129,7 +129,7 @@ private:
     SmallVector<Value> all(buffers.operands);
     for (auto [i, output] : llvm::enumerate(fusion.getOutputs())) {
       const BufferizationState::Place &place = buffers.places[i];
-      // Only the kernel says whether it may write over what it reads; if not, the function's end copies to the state.
+      // Only the kernel says whether it may write over its inputs; if not, the function's end copies to the state.
       bool inPlace = place.memref && !(place.state && readsOtherIndices(fusion, i, place, *kernel, state));
       Value memref = inPlace ? place.memref : state.allocate(loc, buffers.outputTypes[i]);
       state.setBuffer(output, memref);

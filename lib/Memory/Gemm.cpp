@@ -83,7 +83,7 @@ LogicalResult makeDense(Location loc, ArrayRef<Value *> memrefs, BufferizationSt
 }
 
 /// `memref`, or a copy of it whose rows begin at aligned addresses: states lie as their checkpoints do, arguments as
-/// their callers have them. `rows` are those that each element is multiplied with.
+/// their callers have them. `rows` are the other operand's, which each element is multiplied with.
 FailureOr<Value> alignedOperand(Location loc, Value memref, int64_t rows, BufferizationState &state) {
   MemRefType type = bufferTypeOf(memref);
   const int64_t alignment = state.policy.alignment;
@@ -182,7 +182,7 @@ void findResult(library::GemmOp gemm, Call &call, BufferizationState &state) {
   }
 }
 
-/// What the call exchanges with other calls: the kept operand of an activation, or that which its gradient reads.
+/// The tensor that the call exchanges with other calls: the operand of an activation, kept or read by its gradient.
 FailureOr<Value> findAux(library::GemmOp gemm, BufferizationState &state) {
   if (gemm.getKept())
     return denseResult(gemm.getKept(), state);

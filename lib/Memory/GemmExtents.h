@@ -24,9 +24,9 @@ struct GemmMatrices {
   Matrix a, b, d;
 };
 
-/// Where it pays, `call` with extents rounded up to whole pieces of BufferizationPolicy::extentBytes. What lies behind
-/// the operands then is zero, and behind the result is what nobody reads. Where there is no room behind the result,
-/// `call.d.memref` becomes another buffer. `isOwn`: the result's readers take that one.
+/// Where it pays, `call` with extents rounded up to whole pieces of BufferizationPolicy::extentBytes. The padding
+/// behind the operands is zero then, and nobody reads the padding behind the result. Where there is no room behind the
+/// result, `call.d.memref` becomes another buffer. `isOwn`: the result's readers take that one.
 llvm::LogicalResult roundExtents(mlir::Location loc, GemmMatrices &call, bool isOwn, BufferizationState &state);
 
 } // namespace mpt::memory

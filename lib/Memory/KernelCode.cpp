@@ -26,7 +26,7 @@ struct Launches {
   int64_t count = 0, bytes = 0;
 };
 
-/// Adds what a block launches, `times` times.
+/// Adds the launches of a block, `times` times.
 void count(Block &block, int64_t times, llvm::MapVector<Operation *, Launches> &launches) {
   for (Operation &op : block) {
     if (auto loop = dyn_cast<rt::RepeatOp>(op))

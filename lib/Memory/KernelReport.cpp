@@ -54,7 +54,7 @@ int64_t callsOf(Operation &op) {
   return launch ? static_cast<int64_t>(partsOf(launch).size()) : 1;
 }
 
-/// Of a launch all of its parts, of a copy or fill what it reads and writes.
+/// The traffic of all parts of a launch, or of a copy or fill.
 Moved movedBy(Operation &op) {
   Moved moved;
   if (auto launch = dyn_cast<rt::LaunchOp>(op)) {
@@ -72,8 +72,8 @@ Moved movedBy(Operation &op) {
   return moved;
 }
 
-/// What a convolution of 16 bits lacks for Tensor Cores, whose operands have channels in eights; null where it lacks
-/// nothing. Depthwise ones have a kernel without them.
+/// The channels that a convolution of 16 bits lacks for Tensor Cores, whose operands have channels in eights; null
+/// where it lacks none. Depthwise ones have a kernel without them.
 json::Value channelsOf(rt::ConvOp conv) {
   auto shape = [](Value buffer) { return cast<MemRefType>(buffer.getType()).getShape(); };
   constexpr int64_t unit = 8;
@@ -91,8 +91,8 @@ json::Value channelsOf(rt::ConvOp conv) {
                       {"for_tensor_cores", json::Array{wanted(in), wanted(out)}}};
 }
 
-/// What a function's calls do, loops with all their passes. A recurrence is a call of a library to bounds of traffic,
-/// so what its loop moves counts as a library's.
+/// The work of a function's calls, loops with all their passes. A recurrence is a call of a library to bounds of
+/// traffic, so the traffic of its loop counts as a library's.
 struct Work {
   llvm::DenseMap<CallKind, int64_t> counts;
   int64_t bytes = 0, guarded = 0, library = 0, waits = 0;

@@ -46,7 +46,7 @@ namespace {
 
 bool overlap(const Lifetime &a, const Lifetime &b) { return a.first <= b.last && b.first <= a.last; }
 
-/// Replaces the buffer of an output by that of an input which dies in the launch, where the kernel allows it.
+/// Replaces the buffer of an output by the buffer of an input which dies in the launch, where the kernel allows it.
 void reuseInPlace(func::FuncOp function) {
   SymbolTableCollection symbols;
   llvm::DenseMap<Value, std::pair<int64_t, int64_t>> alive; // owner to first and last position

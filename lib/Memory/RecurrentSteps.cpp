@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step of a recurrence is a GEMM and one kernel (two each where a GRU's reset comes first). GEMMs read and write the
-// same scratch in every step, operands in the weights' type and sums in FP32; what goes from step to step is FP32.
+// same scratch in every step, operands in the weights' type and sums in FP32; values between steps are FP32.
 #include "RecurrentSteps.h"
 
 #include "StepLoop.h"
@@ -21,7 +21,7 @@ StepViews operator+(StepViews a, const StepViews &b) {
   return a;
 }
 
-/// What both passes share.
+/// Members that both passes share.
 template <typename Op> class RecurrentPass {
 protected:
   RecurrentPass(Op op, BufferizationState &state, bool forward)
@@ -168,8 +168,8 @@ private:
   StepView operand, running;
 };
 
-/// From the last step on. `sums` is what comes through the GEMM of the step that ran before, `running` what comes past
-/// it: of a GRU's state, or the gradient of the cell state.
+/// From the last step on. `sums` is the gradient through the GEMM of the step that ran before, `running` the gradient
+/// past it: of a GRU's state, or of the cell state.
 class BackwardPass : RecurrentPass<RecurrenceBackwardOp> {
 public:
   BackwardPass(RecurrenceBackwardOp op, BufferizationState &state)

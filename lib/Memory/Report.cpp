@@ -59,7 +59,7 @@ std::string textOf(Type type) {
   return text;
 }
 
-/// What scratch is there for.
+/// Purposes of scratch.
 enum class Use { Saved, Gradient, Workspace, Other };
 
 /// Sums of live bytes over time.
@@ -109,7 +109,7 @@ int64_t bytesReadMore(func::FuncOp function) {
   return bytes;
 }
 
-/// What keeps less in the state than FP32 with narrow copies, and what it costs.
+/// The options that keep less state than FP32 with narrow copies, and their cost.
 json::Object reportRungs(ModuleOp module) {
   int64_t packed = 0, saved = 0, copies = 0, slots = 0;
   llvm::StringSet<> mastered;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State, constants and results of a function on buffers: what lies somewhere before and after it runs.
+// State, constants and results of a function on buffers: their places before and after it runs.
 #include "Models.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -73,7 +73,7 @@ struct ReturnPlaces : PlacesOperands::ExternalModel<ReturnPlaces, func::ReturnOp
   }
 };
 
-/// Copies what its maker has not written in place: results to outputs, then values to states.
+/// Copies values that their makers have not written in place: results to outputs, then values to states.
 struct ReturnBufferization : Bufferizable::ExternalModel<ReturnBufferization, func::ReturnOp> {
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
     for (OpOperand &operand : op->getOpOperands()) {

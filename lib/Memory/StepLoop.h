@@ -8,7 +8,7 @@
 
 namespace mpt::memory {
 
-/// A matrix (or a vector) of one step, and how far it lies from that of the step before, in elements.
+/// A matrix (or a vector) of one step, and how far it lies from the one of the step before, in elements.
 struct StepView {
   mlir::Value memref;
   int64_t advance = 0;
@@ -18,7 +18,7 @@ using StepViews = llvm::SmallVector<StepView>;
 /// Makes calls for one step, and repeats them. A call that fails leaves `failed`, and nothing more is made.
 class StepLoop {
 public:
-  /// What a kernel computes of its inputs, in FP32.
+  /// The arithmetic of a kernel on its inputs, in FP32.
   using Formula = llvm::function_ref<llvm::SmallVector<mlir::Value>(GraphBuilder &, mlir::ValueRange)>;
 
   StepLoop(mlir::Location loc, BufferizationState &state) : loc(loc), state(state) {}
@@ -36,7 +36,7 @@ public:
 
   // ---- calls
 
-  /// One kernel; results are rounded to their buffers' types. What it writes over an input it writes at that element.
+  /// One kernel; results are rounded to their buffers' types. It writes over an input only at the element it read.
   void launch(llvm::ArrayRef<StepView> inputs, llvm::ArrayRef<StepView> outputs, Formula formula);
   /// d = a b with sums in FP32; the weights b, or their transpose.
   void gemm(StepView a, mlir::Value b, bool transposed, StepView d);

@@ -9,8 +9,8 @@
 
 namespace mpt::memory {
 
-/// Bytes that are read and written; apart from them, what kernels read only where a convolution's call has not left the
-/// sums that they want.
+/// Bytes that are read and written; apart from them, bytes that kernels read only where a convolution's call has not
+/// left the sums that they want.
 struct Moved {
   int64_t bytes = 0, guarded = 0;
 };

@@ -6,7 +6,7 @@
 
 using namespace llvm;
 
-/// What the stream met; cleared, else the stream ends the program when it goes.
+/// The error of the stream; cleared, else the stream ends the program when it goes.
 static std::error_code settle(raw_fd_ostream &out) {
   out.flush();
   std::error_code code = out.error();

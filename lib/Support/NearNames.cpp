@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Likeness of names: edits between them, without what is syntax of regular expressions.
+// Likeness of names: edits between them, without the syntax of regular expressions.
 #include "mpt/Support/NearNames.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -8,7 +8,7 @@
 using namespace mpt;
 using namespace llvm;
 
-/// What the alternatives of a regular expression spell, or the name itself.
+/// The texts that the alternatives of a regular expression spell, or the name itself.
 static SmallVector<std::string> spellings(StringRef expression) {
   SmallVector<std::string> result{""};
   for (size_t i = 0; i < expression.size(); ++i) {

@@ -75,7 +75,7 @@ double RangeProfile::relativeError(const FloatRange &range, int shift) const {
   for (auto [exponent, count] : exponents) {
     int e = exponent + shift;
     auto n = static_cast<double>(count);
-    // The mean square of values that are spread evenly in [1, 2) is 7/3, that of a rounding error a twelfth.
+    // The mean square of values that are spread evenly in [1, 2) is 7/3, and of a rounding error a twelfth.
     double square = 7.0 / 3.0 * std::ldexp(1.0, 2 * (e - reference));
     squares += n * square;
     if (e > top)

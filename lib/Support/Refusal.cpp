@@ -5,7 +5,7 @@
 using namespace mlir;
 using namespace mpt;
 
-/// A node's name alone, as errors give it; else what the location says.
+/// A node's name alone, as errors give it; else the location.
 static void printReason(const char *flag, const Diagnostic &reason) {
   llvm::dbgs() << flag << ": ";
   if (auto name = dyn_cast<NameLoc>(reason.getLocation()))

@@ -30,7 +30,7 @@ struct Bucket : mpt::impl::BucketBase<Bucket> {
   }
 
 private:
-  /// Collectives of one kind that do not wait for each other: kind, element type of what travels, meetings before, and
+  /// Collectives of one kind that do not wait for each other: kind, element type, synchronization points before, and
   /// whether the replicas' own work waits for them: that shall not wait for gradients, whose loss scale is off already.
   using Family = std::tuple<OperationName, Type, int64_t, int64_t>;
 
@@ -47,11 +47,11 @@ private:
     }
     for (auto &[family, members] : families)
       fill(members);
-    // What early members become stands before the last member of their bucket: it moves behind it.
+    // Readers of early members stand before the last member of their bucket: it moves behind it.
     (void)sortTopologically(&step.getBody().front());
   }
 
-  /// What collectives on a replica's own rows are computed from. Clipped shards of an update are the same work on all.
+  /// Ops that collectives on a replica's own rows need. Clipped shards of an update are the same work on all.
   static llvm::DenseSet<Operation *> awaitedIn(func::FuncOp step) {
     const dist::Variance variance(step);
     auto isOwn = [&](Value value) { return variance.varies(value) && !variance.isShard(value); };

@@ -30,7 +30,7 @@ public:
       : step(step), builder(step.getContext()), count(count), narrow(narrow) {}
 
   /// Rows of several replicas lie one behind the other in every input with a row for each sample, or several: labels of
-  /// sequences may be flat. Those whose names match `shared` are the same for all.
+  /// sequences may be flat. Inputs whose names match `shared` are the same for all.
   LogicalResult splitInputs(llvm::Regex &shared) {
     std::optional<int64_t> rows = batchOf(step);
     if (!rows || *rows == 0)
@@ -43,7 +43,7 @@ public:
     return success();
   }
 
-  /// Lets what draws random numbers on the way to a gradient or a result do so by the number of the replica.
+  /// Lets ops that draw random numbers on the way to a gradient or a result do so by the number of the replica.
   int64_t shiftDraws() {
     SetVector<Operation *> onTheWay = sources();
     DenseMap<Value, Value> shifted;
@@ -52,7 +52,7 @@ public:
     variance.enter(step);
     for (Operation &op : step.getBody().front()) {
       OpOperand *key = keyOf(&op);
-      // A weight that is rounded by chance is rounded alike everywhere: what is drawn belongs to the weight.
+      // A weight that is rounded by chance is rounded alike everywhere: the random numbers belong to the weight.
       if (key && onTheWay.contains(&op) && (!isa<CastOp>(op) || variance.varies(op.getOperand(0)))) {
         Value &mine = shifted[key->get()];
         if (!mine)
@@ -66,7 +66,7 @@ public:
     return draws;
   }
 
-  /// Brings what replicas must agree on together; returns how many values.
+  /// Combines the values that replicas must agree on; returns how many.
   FailureOr<int64_t> meet() {
     for (auto gradient : llvm::to_vector(step.getOps<train::GradientOp>())) {
       if (tensorType(gradient.getGradient()).getElementType().isF64())
@@ -94,7 +94,7 @@ public:
   }
 
 private:
-  /// What gradients and results are computed from.
+  /// The ops that gradients and results are computed from.
   SetVector<Operation *> sources() {
     SetVector<Operation *> slice;
     BackwardSliceOptions options;
@@ -124,7 +124,7 @@ private:
     return allReduce(builder, value, kind);
   }
 
-  /// With `rounds`, what each replica adds is rounded to BF16.
+  /// With `rounds`, each replica's term is rounded to BF16.
   Value mean(Value value, bool rounds = false) {
     Value added = value;
     if (rounds) {
@@ -166,12 +166,12 @@ private:
     finite.getFinite().replaceAllUsesExcept(both, both.getDefiningOp());
   }
 
-  /// What all replicas write. Statistics are means; a scale has to suit every replica, which the smallest one does.
+  /// The value to write. Statistics are means; a scale has to suit every replica, which the smallest one does.
   Value agreed(train::WriteOp write) {
     auto state = SymbolTable::lookupNearestSymbolFrom<train::StateOp>(write, write.getStateAttr());
     Value value = write.getValue();
     if (!state || !isa<FloatType>(tensorType(value).getElementType()))
-      return value; // the verifier says what is wrong with it
+      return value; // the verifier reports it
     if (state.getRole() == train::Role::statistic)
       return mean(value);
     if (state.getRole() != train::Role::scale)

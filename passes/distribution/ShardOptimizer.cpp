@@ -73,7 +73,7 @@ private:
     return static_cast<int64_t>(llvm::alignTo(llvm::divideCeil(type.getNumElements(), replicas), kGrain));
   }
 
-  /// Notes the sum of a gradient, and what is computed from it element by element.
+  /// Notes the sum of a gradient, and the values computed from it element by element.
   LogicalResult begin(train::GradientOp gradient) {
     RankedTensorType type = tensorType(gradient.getGradient());
     if (shardSize(type) >= type.getNumElements())
@@ -107,7 +107,7 @@ private:
     return divides(op) && llvm::any_of(op->getOperands(), [&](Value operand) { return whole.contains(operand); });
   }
 
-  /// A master or a slot is divided where nobody but the divided update looks at it.
+  /// A master or optimizer state is divided where nobody but the divided update looks at it.
   void chooseStates() {
     auto module = step->getParentOfType<ModuleOp>();
     llvm::StringSet<> elsewhere;
@@ -162,7 +162,7 @@ private:
     if (!isElementwise(op))
       return op->emitError() << "expected what is computed from a divided gradient element by element, got "
                              << op->getName() << ": it cannot be used with --shard-optimizer";
-    // What is drawn belongs to the element of the whole tensor.
+    // Random numbers belong to the element of the whole tensor.
     for (OpOperand &operand : op->getOpOperands())
       if (shards.contains(operand.get()))
         operand.set(gathered(operand.get()));
@@ -193,7 +193,7 @@ private:
     return b.reshape(flat, {replicas, shardSize(type)});
   }
 
-  /// The replica's shard of what an elementwise op reads beside its divided operands.
+  /// The replica's shard of another operand of an elementwise op with divided operands.
   Value shardOfOperand(Value operand) {
     if (Value known = shards.lookup(operand))
       return known;
@@ -293,7 +293,7 @@ private:
     return success();
   }
 
-  /// The squares of shards are added along the tree of replicas, then those of what is not divided.
+  /// The squares of shards are added along the tree of replicas, then the squares of undivided values.
   LogicalResult agreeOnNorm(train::GlobalNormOp norm) {
     auto [parts, others] = partition(norm.getValues());
     GraphBuilder b(builder, norm.getLoc());
@@ -321,7 +321,7 @@ private:
   OpBuilder builder;
   const int64_t replicas;
   llvm::DenseSet<Operation *> sums; ///< of gradients that are divided
-  llvm::DenseSet<Value> whole;      ///< what is computed from them element by element
+  llvm::DenseSet<Value> whole;      ///< values computed from them element by element
   llvm::MapVector<StringRef, train::StateOp> divided;
   DenseMap<Value, Value> shards; ///< a value of `whole` to the replica's part
   DenseMap<Value, Value> beside; ///< another operand of a divided op to the replica's part

@@ -82,7 +82,7 @@ public:
   }
 
 private:
-  /// Those of activations: what is computed from parameters alone is the same on all replicas.
+  /// Norms of activations: values computed from parameters alone are the same on all replicas.
   template <typename Op> SmallVector<Op> normsOf() {
     return llvm::to_vector(
         llvm::make_filter_range(step.getOps<Op>(), [&](Op norm) { return fromInputs.contains(norm.getX()); }));
@@ -102,9 +102,9 @@ private:
     return success();
   }
 
-  /// Replicas have as many rows each, so that the mean of their means is that of all rows. Deviations of the means add
-  /// to the mean of the variances (Chan et al., "Updating formulae and a pairwise algorithm for computing sample
-  /// variances", 1979): no sum of squares of what is far from 0, no digits lost.
+  /// Replicas have as many rows each, so that the mean of their means is the mean of all rows. Deviations of the means
+  /// add to the mean of the variances (Chan et al., "Updating formulae and a pairwise algorithm for computing sample
+  /// variances", 1979): no sum of squares of values far from 0, no digits lost.
   void synchronize(BatchNormOp norm) {
     builder.setInsertionPoint(norm);
     Rows rows(builder, norm.getLoc(), norm.getX());
@@ -129,16 +129,16 @@ private:
     return {b.slice(all, {0, 0}, {replicas, channels}), b.slice(all, {0, channels}, {replicas, channels})};
   }
 
-  /// A replica's gradient is that of its own loss. The loss of the step is the mean over the replicas, so that sums
-  /// over all rows are means over the replicas here. Scale and bias get the replica's own sums: their gradients are
-  /// averaged as those of all parameters.
+  /// A replica's gradient is of its own loss. The loss of the step is the mean over the replicas, so that sums over all
+  /// rows are means over the replicas here. Scale and bias get the replica's own sums: their gradients are averaged as
+  /// all parameters' are.
   void synchronize(BatchNormBackwardOp gradient) {
     builder.setInsertionPoint(gradient);
     Rows rows(builder, gradient.getLoc(), gradient.getX());
     GraphBuilder &b = rows.b;
     Value mean = b.widen(gradient.getMean()), variance = b.widen(gradient.getVariance());
     Value xhat = rows.normalized(mean, variance, gradient.getEpsilon());
-    // Replicas add what they do not scale each by itself.
+    // Replicas add values without the scales that each has of its own.
     const SmallVector<ScaleType::Power> own = ownScales(gradient.getDy());
     Value dy = scaled(b, b.widen(gradient.getDy()), own, -1);
     Value dbias = b.sum(dy, rows.axes), dscale = b.sum(b.mul(dy, xhat), rows.axes);

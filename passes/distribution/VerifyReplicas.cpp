@@ -39,7 +39,7 @@ private:
     for (Operation &op : step.getBody().front())
       if (isa_and_nonnull<shard::ShardDialect>(op.getDialect()))
         fine &= succeeded(verifyCollective(&op, variance));
-    // One message is enough: what is wrong with one write is mostly wrong with all.
+    // One message is enough: an error of one write is mostly an error of all.
     fine = fine && llvm::all_of(step.getOps<train::WriteOp>(),
                                 [&](train::WriteOp write) { return succeeded(verifyWrite(write, variance)); });
     return success(fine && succeeded(verifyResults(step, variance)));

@@ -33,7 +33,7 @@ bool isWholeCall(Operation &op) {
          });
 }
 
-/// Replaces composites without a loop form, and those that they are made of.
+/// Replaces composites without a loop form, and the composites that they are made of.
 LogicalResult decomposeComposites(func::FuncOp function, bool recurrences) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -85,7 +85,7 @@ void widenRunningValues(Operation *op) {
   op->erase();
 }
 
-/// What no result or write needs; decompositions make more than is used.
+/// Erases ops that no result or write needs; decompositions make more than is used.
 void eraseUnused(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
     if (isOpTriviallyDead(&op))

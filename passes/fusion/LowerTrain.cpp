@@ -56,7 +56,7 @@ private:
 
 } // namespace
 
-/// A narrow copy of what the master keeps is what the copy's own select would choose, with no need to read the old
+/// A narrow copy of the master's new value equals the choice of the copy's own select, with no need to read the old
 /// copy.
 Value Selects::keptCopy(train::WriteOp write) {
   auto cast = write.getValue().getDefiningOp<CastOp>();
@@ -99,7 +99,7 @@ void eraseGradientMarkers(ModuleOp module) {
   });
 }
 
-/// Later phases cannot tell what was made as a scale from other arithmetic.
+/// Later phases cannot tell the arithmetic of scales from other arithmetic.
 void markScales(Decomposable composite, ArrayRef<Value> values) {
   auto rule = dyn_cast<GradientScale>(composite.getOperation());
   if (!rule)
@@ -128,7 +128,7 @@ LogicalResult decomposeTraining(ModuleOp module) {
   return success();
 }
 
-/// Makes writes unconditional, those of masters first.
+/// Makes writes unconditional, masters' writes first.
 void lowerWrites(ModuleOp module) {
   Selects selects(module);
   SmallVector<train::WriteOp> writes;

@@ -19,7 +19,7 @@ using namespace mpt;
 
 namespace {
 
-/// What the runtime makes of the values of all replicas.
+/// How the runtime combines the values of all replicas.
 train::Role roleOf(Operation *collective) {
   if (isa<shard::ReduceScatterOp>(collective))
     return train::Role::scatter;
@@ -34,7 +34,7 @@ std::string nameOf(train::Role role, size_t i) {
   return ("replica." + train::stringifyRole(role) + "." + Twine(i)).str();
 }
 
-/// What the i-th collective takes in, and what it results in, with the meetings before.
+/// The i-th collective, the role and name of its values, and the number of synchronization points before it.
 struct Exchange {
   Operation *op;
   train::Role role;
@@ -64,7 +64,7 @@ struct SplitReplicas : mpt::impl::SplitReplicasBase<SplitReplicas> {
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (function.isExternal() || !dist::hasCollectives(function))
         continue;
-      // Functions that run once a replica: up to the last meeting to which one contributes.
+      // Functions that run once a replica: up to the last synchronization point to which one contributes.
       int64_t last = 0;
       for (const Exchange &exchange : exchangesOf(function))
         last = std::max(last, exchange.meeting);
@@ -88,7 +88,7 @@ private:
     return phase;
   }
 
-  /// What one replica computes between two meetings; the last such function changes divided states.
+  /// The work of one replica between two synchronization points; the last such function changes divided states.
   static void before(func::FuncOp function, int64_t meeting, bool isLast, ArrayRef<dist::KeptValue> kept) {
     const SmallVector<Operation *> ops = dist::opsOf(function);
     for (auto write : llvm::make_early_inc_range(function.getOps<train::WriteOp>()))
@@ -112,7 +112,7 @@ private:
     eraseUnusedArguments(function);
   }
 
-  /// What every process computes from what they have together.
+  /// The work of every process on the values that all have.
   static void after(func::FuncOp function) {
     for (auto write : llvm::make_early_inc_range(function.getOps<train::WriteOp>()))
       if (isDivided(write))

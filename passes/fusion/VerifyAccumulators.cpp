@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --fusion-verify-accumulators: what fusion and libraries made of sums accumulates as phase precision left it.
+// --fusion-verify-accumulators: fused and library sums accumulate in the types that phase precision chose.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/Numerics.h"
 #include "mpt/Precision/Settings.h"

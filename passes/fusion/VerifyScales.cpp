@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --fusion-verify-scales: what fusion and libraries made of a step commits and returns no value that carries a scale.
+// --fusion-verify-scales: a fused step with library calls commits and returns no value that carries a scale.
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Precision/LoweredScales.h"
 #include "passes/fusion/Passes.h"
@@ -23,7 +23,7 @@ struct VerifyScales : mpt::impl::VerifyScalesBase<VerifyScales> {
     States states;
     for (auto state : module.getOps<train::StateOp>())
       states[state.getSymNameAttr()] = state;
-    // Functions of a step of replicas come behind those whose values they take.
+    // Functions of a step of replicas come behind the functions whose values they take.
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
     llvm::stable_sort(functions, [](func::FuncOp a, func::FuncOp b) { return phaseOf(a) < phaseOf(b); });
     CrossingScales crossing;

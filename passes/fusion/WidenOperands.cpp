@@ -37,8 +37,8 @@ struct WidenOperands : mpt::impl::WidenOperandsBase<WidenOperands> {
   }
 
 private:
-  /// Operands of one value share what they become; those of the backward pass have their own, so that what is kept
-  /// until then stays narrow.
+  /// Operands of one value share its conversion; the backward pass has its own, so that values kept until then stay
+  /// narrow.
   using Known = DenseMap<std::pair<Value, unsigned>, Value>;
 
   static bool takesFloat8(MatMulOp matmul) {
@@ -79,7 +79,7 @@ private:
       return result;
     OpBuilder builder(user);
     if (isOperandView(source)) {
-      // Conversions lie before views, where what makes the value can take them in.
+      // Conversions lie before views, where the op that makes the value can take them in.
       Value from = wide(source->getOperand(0), user, late, known);
       builder.setInsertionPoint(again ? user : source);
       Operation *view = builder.clone(*source);

@@ -55,7 +55,7 @@ Value positivePart(Value value, Operation *op) {
   return {};
 }
 
-/// What is selected where the result `y` of a ReLU is positive; zeros elsewhere.
+/// `dy` is selected where the result `y` of a ReLU is positive; zeros elsewhere.
 struct Masked {
   Value y, dy;
 };
@@ -144,7 +144,7 @@ private:
   llvm::SetVector<Value> leaves;
 };
 
-/// The max poolings whose positions `value` is computed from, those of one element left out.
+/// The max poolings whose positions `value` is computed from.
 SmallVector<MaxPoolOp> poolsBehind(Value value) {
   SmallVector<MaxPoolOp> pools;
   SmallVector<Value> work{value};
@@ -185,8 +185,8 @@ MaxPoolOp scatteredBy(ScatterElementsOp scatter) {
 //===- average pooling
 //---------------------------------------------------------------------------------------------===//
 
-/// What is spread evenly over the windows of a pooling: the tensor that is divided by the number of a window's elements
-/// and transposed through a convolution with ones. Null where the factors are others.
+/// The tensor that is spread evenly over the windows of a pooling: the one that is divided by the number of a window's
+/// elements and transposed through a convolution with ones. Null where the factors are others.
 Value spreadEvenly(ConvBackwardDataOp conv) {
   ArrayRef<int64_t> weights = tensorType(conv.getW()).getShape();
   std::optional<double> weight = splatNumber(conv.getW());
@@ -225,7 +225,7 @@ AvgPoolOp pooledBy(ConvBackwardDataOp conv, const DenseSet<Operation *> &forward
 //===- embeddings
 //--------------------------------------------------------------------------------------------------===//
 
-/// Indices that rows of a table are looked up by, and what exporters make of them before they add to these rows:
+/// Indices that rows of a table are looked up by, and values that exporters make of them before they add to these rows:
 /// numbers in range, and masks of updates. Each possible index is computed.
 class Lookup {
 public:
@@ -262,7 +262,7 @@ private:
     return true;
   }
 
-  /// What lies between the indices and `value`: pure integer arithmetic, with constants.
+  /// The ops between the indices and `value`: pure integer arithmetic, with constants.
   bool collect(Value value, SmallVectorImpl<Operation *> &ops) {
     SmallVector<Value> work{value};
     DenseSet<Operation *> seen;
@@ -294,7 +294,7 @@ bool haveSameElements(Value a, Value b) {
          llvm::equal(left.getValues<APInt>(), right.getValues<APInt>());
 }
 
-/// The gradient of rows: what is added, and at which indices.
+/// The gradient of rows: the added values, and their indices.
 struct RowGradient {
   Value indices, updates;
   Location loc;

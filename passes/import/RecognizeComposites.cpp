@@ -31,8 +31,8 @@ static double rounded(double want, const llvm::fltSemantics &type) {
   return number.convertToDouble();
 }
 
-/// Roots and the like are taken as files write them: in some six digits, or rounded to 16 bits. What FP32 holds is
-/// exact.
+/// Roots and the like are taken as files write them: in some six digits, or rounded to 16 bits. Numbers that FP32 holds
+/// are exact.
 static bool isNumber(Value value, double want) {
   std::optional<double> number = splatNumber(value);
   if (!number || *number == want || want == static_cast<float>(want))
@@ -141,8 +141,7 @@ struct Silu : OpRewritePattern<MulOp> {
 struct RMSNorm : OpRewritePattern<MulOp> {
   using OpRewritePattern::OpRewritePattern;
 
-  /// Whether `value` has at [i..., j] what is made of element [i...] of `rows` alone, by functions and the views
-  /// between.
+  /// Whether `value` at [i..., j] is made of element [i...] of `rows` alone, by functions and the views between.
   static bool repeatsRows(Value value, Value rows) {
     SmallVector<Operation *> views;
     for (Value next = value; next != rows;) {
@@ -237,12 +236,12 @@ struct RMSNorm : OpRewritePattern<MulOp> {
 
 struct RecognizeComposites : mpt::impl::RecognizeCompositesBase<RecognizeComposites> {
   void runOnOperation() override {
-    // A training step means what it says, rounding by rounding: a composite would round elsewhere.
+    // A training step is taken literally, rounding by rounding: a composite would round elsewhere.
     if (hasAttr<MPTDialect::StepAttrHelper>(getOperation()))
       return;
     RewritePatternSet patterns(&getContext());
     patterns.add<Gelu, Silu, RMSNorm>(&getContext());
-    // Folding and block merging stay off: this pass changes what it recognizes and nothing else.
+    // Folding and block merging stay off: this pass changes recognized composites and nothing else.
     GreedyRewriteConfig config;
     RefusalListener refusals(DEBUG_TYPE);
     config.enableFolding(false).enableConstantCSE(false).setListener(&refusals);

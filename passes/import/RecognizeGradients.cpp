@@ -72,7 +72,8 @@ public:
     return false;
   }
 
-  /// Replaces those of scale and bias, once findFirst() has found one. Apart, since two norms of one sum share them.
+  /// Replaces scale's and bias's gradients, once findFirst() has found one. Apart, since two norms of one sum share
+  /// them.
   void findOthers() {
     if (replacesResult() || forward->getNumOperands() == 1 || !draw())
       return;
@@ -99,7 +100,7 @@ private:
     auto semantics = dyn_cast<PrecisionSemantics>(op);
     return semantics && semantics.getNumericClass() == NumericClass::Movement;
   }
-  /// Of one type, or at least as many elements: files reshape what we do not.
+  /// Of one type, or at least as many elements: files reshape values that we do not.
   bool isAlike(Value a, Value b) const {
     return isExact ? a.getType() == b.getType()
                    : tensorType(a).getElementType() == tensorType(b).getElementType() &&
@@ -127,7 +128,7 @@ private:
       Value value = work.front();
       work.pop_front();
       for (Operation *user : value.getUsers()) {
-        // What the forward pass makes of other values too belongs to other layers.
+        // Ops of the forward pass on other values too belong to other layers.
         bool derives = llvm::all_of(user->getOperands(), [&](Value operand) {
           return derived.contains(operand) || operand.getDefiningOp<ConstantOp>();
         });
@@ -231,8 +232,7 @@ private:
     return false;
   }
 
-  /// Our gradient op of `dy`, right behind `after`. False where the rule makes several, no better than what the file
-  /// has.
+  /// Our gradient op of `dy`, right behind `after`. False where the rule makes several, no better than the file's.
   bool build(Operation *after) {
     OpBuilder builder(after->getContext());
     builder.setInsertionPointAfter(after);
@@ -294,7 +294,7 @@ private:
   RandomPoints &points;
   SmallVector<Operation *> prepared; ///< the forward op, behind constants and views that it reads
   llvm::SetVector<Value> arguments;  ///< values that the gradients depend on, but for dy
-  llvm::SetVector<Value> given;      ///< and what the forward op makes of them
+  llvm::SetVector<Value> given;      ///< and the forward op's results
   Value dy, rest;                    ///< gradient of the result; other gradients that are added to the operand's
   Operation *reshape = nullptr;      ///< of dy, where the file's has another shape
   Built built;
@@ -350,7 +350,7 @@ private:
 
   size_t missed = 0;
 
-  /// The result, and what has its type and selects among it and others.
+  /// The result, and values of its type that are selected among it and others.
   static SmallVector<Value> resultsOf(Operation *op) {
     SmallVector<Value> results{op->getResult(0)};
     for (Operation *user : op->getResult(0).getUsers()) {

@@ -32,7 +32,7 @@ struct Subject {
   GroupNormOp bare = {};     ///< of x in that shape, where it is there without scale and bias
 };
 
-/// What a norm could be: its parameters in the order of the op, and the epsilons to try.
+/// A possible norm: its parameters in the order of the op, and the epsilons to try.
 struct Guess : Subject {
   SmallVector<Value> parameters;
   SmallVector<double> epsilons;
@@ -143,7 +143,7 @@ private:
     return values;
   }
 
-  /// Values that arithmetic makes of what is given and others, in order.
+  /// Values that arithmetic makes of the subject and others, in order.
   SmallVector<Value> follow() const {
     constexpr size_t most = 64;
     DenseSet<Operation *> seen;
@@ -294,8 +294,8 @@ private:
     return norms;
   }
 
-  /// Running statistics are the states whose new value is made of their old one and of a statistic alone: what
-  /// evaluation normalizes with.
+  /// Running statistics are the states whose new value is made of their old one and of a statistic alone: evaluation
+  /// normalizes with them.
   static void nameStatistics(func::FuncOp function, Operation *norm) {
     Attribute states[2];
     for (auto &[result, state] : newValues(function))
@@ -312,7 +312,7 @@ private:
       setAttr<MPTDialect::StatisticsAttrHelper>(norm, ArrayAttr::get(norm->getContext(), states));
   }
 
-  /// Of the value that is reduced, and of what it is made of: a root mean square reduces squares, a softmax
+  /// Of the value that is reduced, and of the values that it is made of: a root mean square reduces squares, a softmax
   /// exponentials.
   static bool search(Value value, ArrayRef<int64_t> axes, RandomPoints &points) {
     if (NormSearch({value, SmallVector<int64_t>(axes)}, points).run())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What attentions could not be, for the report of kernels.
+// Reasons why attentions were not formed or improved, for the report of kernels.
 #ifndef MPT_PASSES_LIBRARY_APART_H
 #define MPT_PASSES_LIBRARY_APART_H
 

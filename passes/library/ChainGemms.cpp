@@ -31,7 +31,7 @@ bool isNarrowMatMul(MatMulOp matmul) {
 }
 
 /// The multiplication whose result is `value`, perhaps in another shape with the same columns, if it has one reader.
-/// Its columns are a multiple of `unit`. Refusals are those of `op`.
+/// Its columns are a multiple of `unit`. Refusals are reported on `op`.
 FailureOr<MatMulOp> matmulBefore(Operation *op, Value value, int64_t unit, PatternRewriter &rewriter) {
   Value result = value;
   if (auto reshape = value.getDefiningOp<ReshapeOp>())
@@ -64,7 +64,7 @@ struct ChainGelu : CountingPattern<GeluOp> {
   ChainGelu(MLIRContext *context, Pass::Statistic &count, int64_t unit) : CountingPattern(context, count), unit(unit) {}
   int64_t unit; ///< of columns
 
-  /// The vector along the columns that `add` adds, and what it adds it to.
+  /// The vector along the columns that `add` adds, and its other operand.
   static std::pair<Value, Value> splitBias(AddOp add) {
     Value sum = add.getLhs();
     auto broadcast = add.getRhs().getDefiningOp<BroadcastOp>();
@@ -84,7 +84,7 @@ struct ChainGelu : CountingPattern<GeluOp> {
       return rewriter.notifyMatchFailure(gelu, "not in cuBLASLt: expected the tanh form of GELU, got erf");
     SmallVector<OpOperand *> uses;
     collectUses(gelu.getY(), uses);
-    // What a kernel made of the activation in the same pass over memory would be a pass of its own.
+    // Ops of a kernel on the activation in the same pass over memory would be a pass of their own.
     if (!llvm::all_of(uses, [](OpOperand *use) { return isa<GemmLike, func::ReturnOp>(use->getOwner()); }))
       return rewriter.notifyMatchFailure(gelu,
                                          "activation is read by a kernel: expected readers that are library calls");
@@ -182,7 +182,7 @@ struct ChainSum : CountingPattern<ReduceOp> {
         return failure();
       casts.push_back(cast);
     }
-    // What it costs to store it in FP32: being written, and being read by each conversion.
+    // The cost of storing it in FP32: being written, and being read by each conversion.
     int64_t more = countOf(matmul.getY()) * 2 * static_cast<int64_t>(casts.size() + 1);
     if (!sums.isF32() || casts.empty() || more >= mostBytes)
       return failure();
@@ -259,7 +259,7 @@ struct ChainSum : CountingPattern<ReduceOp> {
 struct ChainGemms : mpt::impl::ChainGemmsBase<ChainGemms> {
   using ChainGemmsBase::ChainGemmsBase;
   void runOnOperation() override {
-    // Gradients need what activations keep; sums are of what gradients make.
+    // Gradients need values that activations keep; sums are of results of gradients.
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
           (failed(applyInOrder<GeluOp, ChainGelu>(function, DEBUG_TYPE, numChained, columnUnit)) ||

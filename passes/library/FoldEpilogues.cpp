@@ -34,7 +34,7 @@ struct FoldBias : CountingPattern<GemmOp> {
   FoldBias(MLIRContext *context, bool throughReshape, Pass::Statistic &count)
       : CountingPattern(context, count), throughReshape(throughReshape) {}
 
-  /// What the fusion behind `gemm` reads: the result, or a reshape of it with the same columns.
+  /// The operand of the fusion behind `gemm`: the result, or a reshape of it with the same columns.
   Value shownResult(GemmOp gemm) const {
     Value result = gemm.getD();
     auto reshape = throughReshape ? onlyReader<ReshapeOp>(result) : ReshapeOp();

@@ -18,12 +18,12 @@ using namespace mpt::library;
 
 namespace {
 
-/// FP32 or a 16-bit type: what GEMMs round their FP32 sums to.
+/// FP32 or a 16-bit type: the types that GEMMs round their FP32 sums to.
 bool isRounded(Value value) {
   return elementOf(value).isF32() || elementOf(value).isF16() || elementOf(value).isBF16();
 }
 
-/// What the only result of `fusion` is made of; null if it has several.
+/// The value in the body that is the only result of `fusion`; null if it has several.
 Value onlyResult(FusionOp fusion) {
   return fusion.getNumResults() == 1 ? fusion.getBody().front().getTerminator()->getOperand(0) : Value();
 }
@@ -43,7 +43,7 @@ BlockArgument scalarArgument(Value value) {
   return argument && isF32Scalar(argument) ? argument : BlockArgument();
 }
 
-/// What stands for `value` in the body of the fusion that alone reads it.
+/// The argument for `value` of the body of the fusion that alone reads it.
 BlockArgument argumentOf(FusionOp fusion, Value value) {
   return fusion.getBody().front().getArgument(value.use_begin()->getOperandNumber());
 }

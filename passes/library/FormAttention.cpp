@@ -87,7 +87,7 @@ Contracted contracts(MatMulOp gemm, Value x, bool lastOfX, Value y, bool lastOfY
   return {};
 }
 
-/// A GEMM reads `value`, or what casts, guards, dropout and views make of it.
+/// A GEMM reads `value`, or the result of casts, guards, dropout and views of it.
 bool feedsGemm(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
     return isa<MatMulOp>(user) ||
@@ -98,7 +98,7 @@ bool feedsGemm(Value value) {
 /// Which rows have no key: a condition that says of each row whether all of its scores are -infinity.
 struct RowGuard {
   CompareOp compare;         ///< of scores with -infinity; null where the condition says something else
-  bool holdsIfEmpty = false; ///< the condition holds for rows without keys; else for those with some
+  bool holdsIfEmpty = false; ///< the condition holds for rows without keys; else for rows with some
 
   /// Looks for it upwards from the condition of a select: repetition along rows, casts, negations, one reduction.
   static RowGuard of(Value condition) {
@@ -143,7 +143,7 @@ private:
   }
 };
 
-/// Whether selects alone read `condition` and what is made of it; adds those conditions.
+/// Whether selects alone read `condition` and conditions made of it; adds these.
 bool onlySelects(Value condition, DenseSet<Value> &conditions) {
   return llvm::all_of(condition.getUses(), [&](OpOperand &use) {
     if (isa<SelectOp>(use.getOwner()))
@@ -153,7 +153,7 @@ bool onlySelects(Value condition, DenseSet<Value> &conditions) {
   });
 }
 
-/// A softmax between two GEMMs, and what reads it in the backward pass.
+/// A softmax between two GEMMs, and its readers in the backward pass.
 class Match {
 public:
   Match(SoftmaxOp softmax, Depths depths) : softmax(softmax), depths(depths) {}
@@ -197,7 +197,7 @@ private:
     Operation *op = value.getDefiningOp();
     return isPlainCast(op) ? op->getOperand(0) : value;
   }
-  /// Whether one op reads `value`, beside those that look for rows without keys.
+  /// Whether one op reads `value`, beside ops that look for rows without keys.
   bool hasOneReader(Value value) {
     return llvm::count_if(value.getUsers(), [&](Operation *user) {
              return !compares.contains(user) &&
@@ -205,7 +205,7 @@ private:
                       llvm::all_of(user->getUsers(), [&](Operation *next) { return compares.contains(next); }));
            }) == 1;
   }
-  /// The way from `value` up to the GEMM, through what scales and masks; buildMask looks at the rest.
+  /// The way from `value` up to the GEMM, through scales and masks; buildMask looks at the rest.
   bool follow(Value value);
   bool findOperands();
   bool findGradient();
@@ -229,7 +229,7 @@ private:
   SoftmaxBackwardOp gradient;
   DropoutOp dropout;
   DenseSet<Value> family;         ///< softmax's result, its casts, and both dropped
-  DenseSet<Value> dropped;        ///< of these, those behind dropout
+  DenseSet<Value> dropped;        ///< of these, the values behind dropout
   DenseSet<Value> guards;         ///< is_nan of them, and conditions made of `compares`
   DenseSet<Operation *> compares; ///< of scores with -infinity, for rows without keys
   SmallVector<MatMulOp> gemms;    ///< that read them
@@ -238,7 +238,7 @@ private:
   std::string why;
 };
 
-/// What reads the probabilities, or what was made of them: on to its result, or the end of the way.
+/// A reader of the probabilities, or of values made of them: on to its result, or the end of the way.
 bool Match::followReader(OpOperand &use, SmallVectorImpl<Value> &open) {
   Operation *user = use.getOwner();
   const bool isDropped = dropped.contains(use.get());
@@ -283,7 +283,7 @@ bool Match::followReader(OpOperand &use, SmallVectorImpl<Value> &open) {
   return no("expected GEMMs and the gradient alone to read the probabilities, got another reader");
 }
 
-/// The GEMMs that read the probabilities, each as what it is.
+/// The GEMMs that read the probabilities, each in its role.
 bool Match::takeGemms() {
   if (gemms.size() != (gradient ? 2 : 1))
     return no("expected one GEMM with the probabilities each way, got more or fewer");
@@ -436,7 +436,7 @@ bool Match::findGradient() {
 
 bool Match::buildMask(GraphBuilder &b, KnownMasks &known, Mask &mask) {
   MaskBuilder masks(b, tensorType(softmax.getX()), known);
-  double factor = 1; // of what comes before, in the order from softmax up
+  double factor = 1; // of the ops before, in the order from softmax up
   for (auto [i, op] : llvm::enumerate(chain)) {
     Value through = scores.getY();
     if (i + 1 < chain.size())
@@ -556,7 +556,7 @@ struct FormAttention : mpt::impl::FormAttentionBase<FormAttention> {
         ++numFused;
         numGradients += match.hasGradient();
       }
-      // What is left of the old path.
+      // The rest of the old path.
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op))
           op.erase();

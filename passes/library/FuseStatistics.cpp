@@ -22,7 +22,7 @@ using namespace mpt;
 namespace {
 
 /// The least share of the mean square that the variance must be: E x^2 - (E x)^2 then loses at most 5 of the 24 bits of
-/// the FP32 sums, and what is left exceeds the digits of 16-bit elements.
+/// the FP32 sums, and the rest exceeds the digits of 16-bit elements.
 constexpr double kSoundShare = 1.0 / 32;
 
 /// A reduction of a convolution's result, and the power of the result that it adds up.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --library-group-queries: heads of queries that share keys and values read them where they are, not repeated.
-// Matcher: what repeats heads on the way to attention (broadcast, reshape, transpose, casts, factors), and back.
+// Matcher: ops that repeat heads on the way to attention (broadcast, reshape, transpose, casts, factors), and back.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/Splats.h"
@@ -35,7 +35,7 @@ int64_t elementsBehind(ArrayRef<int64_t> shape, int64_t dimension) {
   return product;
 }
 
-/// The dimension of `to` whose innermost factor is that of `dimension` in `from`, a reshape of it; or -1.
+/// The dimension of `to` whose innermost factor is the one of `dimension` in `from`, a reshape of it; or -1.
 int64_t throughReshape(ArrayRef<int64_t> from, int64_t dimension, ArrayRef<int64_t> to) {
   for (auto [i, extent] : llvm::enumerate(to))
     if (extent != 1 && elementsBehind(to, static_cast<int64_t>(i)) == elementsBehind(from, dimension))
@@ -151,7 +151,7 @@ public:
     }
     return false;
   }
-  /// Makes of `gradient`, in which heads that share one are summed already, what was the sum of it; the old way goes.
+  /// Replaces the sum over repeated heads by `gradient`, in which these are summed already, and erases the old ops.
   void replace(GraphBuilder &b, Value gradient) {
     if (!sum)
       return;
@@ -220,7 +220,7 @@ LogicalResult group(library::AttentionOp attention) {
   gradient.getDv().setType(cast<RankedTensorType>(v.getType()));
   GraphBuilder g(builder, gradient.getLoc());
   for (auto [sum, result] : {std::pair(&ofKeys, gradient.getDk()), std::pair(&ofValues, gradient.getDv())}) {
-    builder.setInsertionPointAfter(gradient); // replacing erases what was behind it
+    builder.setInsertionPointAfter(gradient); // replacing erases the ops behind it
     sum->replace(g, result);
   }
   return success();
@@ -234,7 +234,7 @@ struct GroupQueries : mpt::impl::GroupQueriesBase<GroupQueries> {
         continue;
       for (auto attention : llvm::to_vector(function.getOps<library::AttentionOp>()))
         numGrouped += succeeded(group(attention));
-      // What repeated keys and values for nobody else.
+      // Ops that repeated keys and values for nobody else.
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
         if (isOpTriviallyDead(&op))
           op.erase();

@@ -73,7 +73,7 @@ private:
     ++numTaken;
   }
 
-  /// `operand`, a view of what `cast` makes, becomes the same view of its operand.
+  /// `operand`, a view of the result of `cast`, becomes the same view of its operand.
   static void widen(OpOperand &operand, CastOp cast, IRRewriter &rewriter) {
     if (library::rootOf(operand.get()) == cast.getY())
       operand.set(viewed(operand.get(), cast, rewriter));

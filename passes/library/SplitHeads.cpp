@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --library-split-heads: attention between reshapes or transposes becomes one of [batch, heads, queries, keys].
-// Matcher: softmax, its gradient, what scales, casts, masks and drops beside them, the GEMMs and the views between.
+// Matcher: softmax, its gradient, scales, casts, masks and dropout beside them, the GEMMs and the views between.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/Simplify.h"
 #include "mpt/Dialect/MPT/Splats.h"
@@ -30,8 +30,8 @@ constexpr int64_t wanted = 4; ///< dimensions: batch, heads, queries, keys
 
 bool isSoftmax(Operation *op) { return isa_and_nonnull<SoftmaxOp, SoftmaxBackwardOp>(op); }
 
-/// An op with the same meaning in any shape: elements follow from those at the same place, or at the same place of the
-/// row where it is a softmax.
+/// An op with the same meaning in any shape: elements follow from the operands' at the same place, or at the same place
+/// of the row where it is a softmax.
 bool isCarried(Operation *op) {
   return op && op->getNumResults() == 1 &&
          (op->hasTrait<OpTrait::Elementwise>() || isa<CastOp, DropoutOp>(op) || isSoftmax(op));
@@ -190,7 +190,7 @@ bool isEasilyTransposed(Value value, ArrayRef<int64_t> permutation) {
   return isa_and_nonnull<BroadcastOp, ConstantOp>(op);
 }
 
-/// `op` on `operands`, whose dimensions are those of its result in the order `permutation` undoes; then transposes.
+/// `op` on `operands`, with the dimensions of its result in the order `permutation` undoes; then transposes.
 void transposeOp(PatternRewriter &rewriter, Operation *op, ArrayRef<int64_t> permutation) {
   GraphBuilder b(rewriter, op->getLoc());
   SmallVector<int64_t> undone = inverseOf(permutation), shape;
@@ -243,7 +243,7 @@ struct AlongRows : RewritePattern {
   }
 };
 
-/// Whether `value` holds probabilities, whatever was cast, dropped or guarded in them.
+/// Whether `value` holds probabilities, whatever was cast, dropped or masked in them.
 bool isOfSoftmax(Value value, int depth = 0) {
   constexpr int deepest = 8;
   Operation *op = value.getDefiningOp();
@@ -272,8 +272,8 @@ LogicalResult probabilitiesFirst(MatMulOp gemm, PatternRewriter &rewriter) {
   return success();
 }
 
-/// What a transpose of the last two dimensions may be taken into: GEMMs and elementwise ops that it alone reads,
-/// broadcasts and splats.
+/// Whether a transpose of the last two dimensions may be taken into `value`: GEMMs and elementwise ops that it alone
+/// reads, broadcasts and splats.
 bool takesSwap(Value value, int depth = 0) {
   constexpr int deepest = 8;
   Operation *op = value.getDefiningOp();
@@ -301,7 +301,7 @@ Value transposed(PatternRewriter &rewriter, BroadcastOp broadcast, ArrayRef<int6
   return b.broadcast(b.transpose(broadcast.getX(), order), shape, dims);
 }
 
-/// What takesSwap found, with its last two dimensions exchanged by `permutation`.
+/// A `value` that takesSwap accepts, with its last two dimensions exchanged by `permutation`.
 Value swapped(PatternRewriter &rewriter, Value value, ArrayRef<int64_t> permutation) {
   Operation *op = value.getDefiningOp();
   SmallVector<int64_t> shape(shapeOf(value));
@@ -329,8 +329,8 @@ LogicalResult aboveTranspose(TransposeOp transpose, PatternRewriter &rewriter) {
   return success();
 }
 
-/// An operand whose last dimension a transpose makes the last but one, as the operand with that dimension last: what
-/// reads it either way reads one value then.
+/// An operand whose last dimension a transpose makes the last but one, as the operand with that dimension last: readers
+/// of either form read one value then.
 LogicalResult uprightOperands(MatMulOp gemm, PatternRewriter &rewriter) {
   const int64_t rank = rankOf(gemm.getY());
   auto upright = [&](OpOperand &operand) -> Value {
@@ -403,7 +403,7 @@ struct SplitHeads : mpt::impl::SplitHeadsBase<SplitHeads> {
   }
 
   void runOnOperation() override {
-    // What is dead after a round is no reader in the next one.
+    // Ops that are dead after a round are no readers in the next one.
     constexpr int mostRounds = 4;
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (int round = 0; !function.isExternal() && round < mostRounds; ++round) {

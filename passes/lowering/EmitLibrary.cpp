@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --lowering-emit-library: what a target emits, as a pass.
+// --lowering-emit-library: the output of a target, as a pass.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Target/Target.h"
 

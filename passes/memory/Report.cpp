@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --memory-report: text or JSON of what the module needs.
+// --memory-report: the module's memory as text or JSON.
 #include "mpt/Memory/Report.h"
 #include "mpt/Support/Files.h"
 

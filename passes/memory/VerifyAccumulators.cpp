@@ -30,7 +30,7 @@ bool isNarrow(Type type) {
   return isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
 }
 
-/// Rounds what it makes of its operands. Maxima, selections and casts move values.
+/// Rounds a result that combines its operands. Maxima, selections and casts move values.
 bool combines(Operation *op) {
   return isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp, math::FmaOp, vector::FMAOp,
              vector::ReductionOp, gpu::SubgroupMmaComputeOp>(op);
@@ -55,7 +55,7 @@ template <typename Effect> Value bufferOf(Operation *op) {
   return {};
 }
 
-/// Whether `value` is made, by combining, of what `isStart` holds for.
+/// Whether `value` is made, by combining, of a value that `isStart` holds for.
 bool isMadeOf(Value value, llvm::function_ref<bool(Value)> isStart) {
   SmallVector<std::pair<Value, unsigned>> open{{value, 0}};
   llvm::SmallDenseSet<std::pair<Value, unsigned>> seen;

@@ -17,7 +17,7 @@ using namespace mpt;
 
 namespace {
 
-/// Bytes from one row of a matrix to the next: the stride that is not that of neighbours. 0 where there is one row.
+/// Bytes from one row of a matrix to the next: the stride that is not the neighbours'. 0 where there is one row.
 int64_t leadingBytes(MemRefType type) {
   memory::Sizes strides = memory::stridesOf(type);
   int64_t rank = type.getRank(), leading = 0;

@@ -34,7 +34,7 @@ constexpr double unbounded = 3e38;
 /// The power of two at or below a positive number.
 double powerBelow(double x) { return std::exp2(std::floor(std::log2(x))); }
 
-/// What a gradient carries. `base` is the scale with which it was first rounded, whatever the loss was multiplied by:
+/// The scale of a gradient. `base` is the scale with which it was first rounded, whatever the loss was multiplied by:
 /// the layers' factors since then are scale / base. While both are the initial scale it is still wide.
 struct Carried {
   Value scale, base;
@@ -166,7 +166,7 @@ private:
     gradient.getResult().setType(type);
   }
 
-  /// What the gradients among `op`'s operands carry, after bringing them to one scale.
+  /// The scale of the gradients among `op`'s operands, after bringing them to one.
   Carried merge(Operation *op) {
     llvm::MapVector<Value, Value> maxima; // by scale
     OpBuilder builder(op);
@@ -196,7 +196,7 @@ private:
       scales.push_back(scale);
       tops.push_back(top);
     }
-    // Half the range: the sum of what meets must fit as well.
+    // Half the range: the sum of merged gradients must fit as well.
     Value target = train::MergeScaleOp::create(builder, op->getLoc(), initial.getType(), scales, tops,
                                                APFloat(largest(narrowest) / 2));
     ++numMerges;
@@ -275,7 +275,7 @@ private:
         cast<GemmLike>(op).getReductionLength(), scaling.spread, APFloat(scaling.underflow), APFloat(smallest(type)),
         APFloat(largest(type)), APFloat(kept ? unbounded : scaling.layerMax),
         APFloat(kept ? unbounded : scaling.totalMax));
-    if (kept) // what bounds a factor that was chosen earlier holds in each step
+    if (kept) // bounds of a factor that was chosen earlier hold in each step
       factor = bound(b, op, factor, gain);
     Value next = b.mul(own.scale, factor);
     builder.setInsertionPointAfter(op);

@@ -159,7 +159,7 @@ private:
     if (cast)
       return cast;
     Operation *place = value.getParentBlock()->findAncestorOpInBlock(*user);
-    // What the model widened is there in the narrow type, and what it narrows itself is not narrowed twice.
+    // Values that the model widened are there in the narrow type, and ones that it narrows are not narrowed twice.
     if (auto widening = value.getDefiningOp<onnx::NodeOp>(); widening && onnx::isCast(widening, type, wide)) {
       bypassed.insert(widening);
       return cast = widening.getOperand(0);
@@ -221,7 +221,7 @@ private:
     return copy;
   }
 
-  /// Readers of a cast of the model that no longer converts, or only goes back, read what is behind it. Where that is a
+  /// Readers of a cast of the model that no longer converts, or only goes back, read its operand. Where that is a
   /// result of a graph, its name goes along, or else the cast stays for it.
   void bypass(onnx::NodeOp node) {
     Value source = node.getOperand(0), result = node.getResult(0);
@@ -259,7 +259,7 @@ private:
 
   Type wide, narrow;
   DenseMap<std::pair<Value, Type>, Value> casts;
-  DenseMap<Value, onnx::NodeOp> narrowings;  ///< the model's own casts, by what they narrow in its own block
+  DenseMap<Value, onnx::NodeOp> narrowings;  ///< the model's own casts, by their operands of the same block
   std::vector<onnx::NodeOp> modelCasts;      ///< from FP32 to the narrow type and back
   DenseSet<Operation *> bypassed;            ///< casts of the model with fewer readers than before
   DenseMap<Value, TensorType> originalTypes; ///< of narrowed results

@@ -68,7 +68,7 @@ private:
     restate(outer);
   }
 
-  /// A cast of the file has a decision, which says what it reads.
+  /// A cast of the file has a decision, which states its operand's type.
   static void restate(CastOp cast) {
     OpTypes types = decisionOf(cast);
     if (types.operands.empty())

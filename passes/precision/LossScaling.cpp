@@ -40,8 +40,8 @@ StringRef lossOf(Operation *seed) {
 }
 std::string stateName(StringRef what, StringRef loss) { return loss.empty() ? what.str() : (what + "." + loss).str(); }
 
-/// A skipped step still draws new random bits, and always moves the scale. Sums over micro-steps take up what is not
-/// finite, so that the step which reads them is skipped, and are emptied after it: a mean without one of them is wrong.
+/// A skipped step still draws new random bits, and always moves the scale. Sums over micro-steps take up non-finite
+/// values, so that the step which reads them is skipped, and are emptied after it: a mean without one of them is wrong.
 bool commitsAlways(train::Role role) {
   return role == train::Role::rng || role == train::Role::scale || role == train::Role::accumulator;
 }
@@ -97,7 +97,7 @@ private:
       }
   }
 
-  /// Fails where a parameter is updated by what no marked gradient stands for: no scale would reach it.
+  /// Fails where a parameter is updated by a value behind no marked gradient: no scale would reach it.
   LogicalResult findUnscaled(ModuleOp module) {
     SymbolTable symbols(module);
     for (auto function : module.getOps<func::FuncOp>()) {
@@ -120,8 +120,8 @@ private:
     return success();
   }
 
-  /// True where `value` is computed from what the caller feeds in, numbers such as a rate aside, on a way that no
-  /// marked gradient lies on.
+  /// True where `value` is computed from inputs of the caller, numbers such as a rate aside, on a way that no marked
+  /// gradient lies on.
   static bool isFedPastGradients(Value value) {
     DenseSet<Value> seen;
     SmallVector<Value> work{value};
@@ -330,8 +330,8 @@ private:
     addResult(function, train::Role::skipped, skipped);
   }
 
-  /// Whether all is finite. What only one loss has made tells about its scale; what several have made, about all of
-  /// theirs, unless one of them is to blame already.
+  /// Whether all is finite. A loss's own gradients decide about its scale; shared gradients about all scales, unless a
+  /// loss's own gradient is not finite already.
   static Value finiteLosses(OpBuilder &builder, Location loc, ArrayRef<Value> checked, ArrayRef<SmallVector<Value>> own,
                             SmallVectorImpl<Value> &finiteOf) {
     auto flag = RankedTensorType::get({}, builder.getI1Type());

@@ -80,8 +80,8 @@ public:
   }
 
 private:
-  /// The narrow type in which the policy keeps what optimizers update: parameters without masters, and slots that may
-  /// be narrow. Null for the rest.
+  /// The narrow type in which the policy keeps the states that optimizers update: parameters without masters, and
+  /// optimizer state that may be narrow. Null for the rest.
   Type narrowerStorage(train::StateOp state, const Accesses &found) {
     auto type = cast<RankedTensorType>(state.getType());
     if (!type.getElementType().isF32() || found.writes.empty())
@@ -145,7 +145,7 @@ private:
     return success();
   }
 
-  /// What the roundings of `state` leave out, zeros at first.
+  /// Adds a state for the rounding errors of `state`, zeros at first.
   LogicalResult addRemainder(train::StateOp state, RankedTensorType narrow) {
     std::string name = remainderOf(state.getSymName());
     if (SymbolTable::lookupSymbolIn(getOperation(), name))
@@ -157,7 +157,7 @@ private:
     return success();
   }
 
-  /// Notes the ops from the gradient to the new value: what the forward pass reads is the parameter alone.
+  /// Notes the ops from the gradient to the new value: the forward pass reads the parameter alone.
   static void addUpdate(train::WriteOp write, DenseSet<Operation *> &ops) {
     bool tensor = tensorType(write.getValue()).getRank() > 0;
     SmallVector<Value> work{write.getValue()};

@@ -100,7 +100,7 @@ public:
     }
     numProducts += products.size();
     numConversions += conversions.size();
-    // Functions first: what they read is states.
+    // Functions first: they read states.
     for (bool functions : {true, false})
       for (Operation *&op : before)
         if (op && isa<func::FuncOp>(op) == functions) {
@@ -122,7 +122,7 @@ private:
     int64_t count; ///< ops
   };
 
-  /// Training functions decide, and others about what no training function has (ProductChoice.h).
+  /// Training functions decide, and others about products that no training function has (ProductChoice.h).
   void find() {
     ValueKeys keys(getOperation());
     SmallVector<func::FuncOp> training, others;
@@ -196,7 +196,7 @@ private:
       takeScalesOut(made, scales, *casts);
   }
 
-  /// As precision-quantize converts: what the scale follows is computed too, and returned where nothing else reads it.
+  /// As precision-quantize converts: the scale's magnitude is computed too, and returned where nothing else reads it.
   Value convert(Timed &timed, Value x, const ProductOperand &operand, Value &scale) {
     GraphBuilder &b = timed.b;
     if (settings.tensorScaling.enabled) {
@@ -211,7 +211,7 @@ private:
     return toNarrowOperand(b, *casts, x, scale, operand.narrow, modeOf(operand));
   }
 
-  /// The same where the 8-bit value is what is returned: with a factor of no name, since no result may carry a scale.
+  /// The same where the 8-bit value is returned: with a factor of no name, since no result may carry a scale.
   void makeConversion(StringRef name, const ProductOperand &operand) {
     Timed timed(getOperation(), name, NameLoc::get(StringAttr::get(&getContext(), name)));
     GraphBuilder &b = timed.b;

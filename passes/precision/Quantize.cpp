@@ -183,7 +183,7 @@ private:
     Value rolled = b.make<train::RollOp>(history, old, newest);
     Value top = settings.tensorScaling.mostRecent ? newest : b.reduce(ReduceKind::max, rolled, {1});
     train::WriteOp::create(builder, b.loc, kHistory, rolled, Value());
-    // Formats differ in their largest value: bring magnitudes to those of one format.
+    // Formats differ in their largest value: bring magnitudes to one format.
     SmallVector<float> relative;
     Type format = settings.compute;
     auto largest = [](Type type) {
@@ -197,7 +197,7 @@ private:
     train::WriteOp::create(builder, b.loc, kScales, next, Value());
   }
 
-  /// Parameter gradients in the policy's type, widened again for what reads them.
+  /// Parameter gradients in the policy's type, widened again for their readers.
   void roundGradients(func::FuncOp function) {
     for (auto gradient : function.getOps<train::GradientOp>()) {
       OpBuilder builder(gradient);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// precision-report: prints what the precision passes decided.
+// precision-report: prints the decisions of the precision passes.
 #include "passes/precision/Passes.h"
 
 #include "mpt/Precision/Report.h"

@@ -22,7 +22,7 @@ using namespace mpt;
 
 namespace {
 
-/// What ops compute from the inputs of a function; not what only moves or converts them, which is there already.
+/// Values that ops compute from the inputs of a function; not moved or converted inputs, which are there already.
 DenseSet<Value> activationsOf(func::FuncOp function) {
   DenseSet<Value> computed, moved;
   moved.insert(function.getArguments().begin(), function.getArguments().end());
@@ -59,7 +59,7 @@ private:
       return mayReadRounded(use.getOwner()) &&
              llvm::any_of(use.getOwner()->getResults(), [&](Value result) { return parts.isGradient(result); });
     };
-    // By the value in the storage type: those of it that the backward pass reads, it itself or widened.
+    // By the value in the storage type: its forms that the backward pass reads, it itself or widened.
     llvm::MapVector<Value, SmallVector<Value>> saved;
     for (Operation &op : function.getBody().front())
       for (Value value : op.getResults())
@@ -77,15 +77,15 @@ private:
     }
   }
 
-  /// What GEMMs read was decided before: 8 bits, or more in the layers that compute in the storage type. The gradient
-  /// of a loss takes exponentials of logits less a sum of those that were not rounded, which would leave [0, 1].
+  /// GEMMs' operands were decided before: 8 bits, or more in the layers that compute in the storage type. The gradient
+  /// of a loss takes exponentials of logits less a sum of ones that were not rounded, which would leave [0, 1].
   static bool mayReadRounded(Operation *op) {
     auto semantics = dyn_cast<PrecisionSemantics>(op);
     return !semantics || (semantics.getNumericClass() != NumericClass::Contraction &&
                           semantics.getNumericClass() != NumericClass::Pinned);
   }
 
-  /// `value`, or what it widens, where that is in the storage type.
+  /// `value`, or the value that it widens, where that is in the storage type.
   Value storedFormOf(Value value) {
     if (isStored(value))
       return value;

@@ -77,7 +77,7 @@ private:
       use->set(mean);
   }
 
-  /// What the optimizer writes stays as it is during a micro-step; statistics and generators move on.
+  /// States that the optimizer writes stay as they are during a micro-step; statistics and generators move on.
   void dropUpdates(func::FuncOp function) {
     for (auto write : llvm::make_early_inc_range(function.getOps<train::WriteOp>())) {
       auto state = getOperation().lookupSymbol<train::StateOp>(write.getState());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --training-adopt-backward: a joint graph's own gradients and new values become those of the step.
+// --training-adopt-backward: a joint graph's own gradients and new values become the step's.
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/Seed.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
@@ -59,7 +59,7 @@ private:
   bool hasRole(StringRef result) { return roleOf("gradients", result) || roleOf("next", result); }
   train::StateOp stateOf(FlatSymbolRefAttr name) { return getOperation().lookupSymbol<train::StateOp>(name.getAttr()); }
 
-  /// The loss as an FP32 scalar, or wider, then what has no role.
+  /// The loss as an FP32 scalar, or wider, then results without a role.
   FailureOr<SmallVector<NamedValue>> plainResults(func::FuncOp function) {
     auto name = training.getAs<StringAttr>("loss");
     SmallVector<NamedValue> rest;
@@ -86,7 +86,7 @@ private:
     eraseDeadOps(forward);
   }
 
-  /// A narrow value for an FP32 state in the state's type; what else reads it does so through that.
+  /// A narrow value for an FP32 state in the state's type; its other readers read that.
   Value widened(Value value, RankedTensorType state) {
     RankedTensorType type = tensorType(value);
     if (!state.getElementType().isF32() || !isa<FloatType>(type.getElementType()) ||
@@ -170,7 +170,7 @@ private:
     return success();
   }
 
-  /// Adds the gradients of parameters that the file updates without saying what they are.
+  /// Adds the gradients of parameters that the file updates without naming the gradients.
   void find(Value loss, ArrayRef<Given> next, SmallVectorImpl<Given> &grads, func::FuncOp step) {
     SmallVector<NewValue> news, parameters;
     for (const Given &value : next) {
@@ -248,8 +248,8 @@ private:
     return false;
   }
 
-  /// Writes a new value, unless another optimizer makes those of gradients. What is no update is a statistic, which
-  /// must not carry a scale.
+  /// Writes a new value, unless another optimizer makes it of gradients. A value that is no update is a statistic,
+  /// which must not carry a scale.
   void write(func::FuncOp step, const Given &given, bool own, SmallVectorImpl<Value> &fixed) {
     train::StateOp state = stateOf(given.state);
     // A state may keep a gradient as it is.

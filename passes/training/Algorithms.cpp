@@ -78,7 +78,7 @@ private:
     return success();
   }
 
-  /// What is derived of a tensor is derived of its sum.
+  /// The derivative of a tensor is the derivative of its sum.
   static Value asScalar(func::FuncOp function, Value loss) {
     OpBuilder builder(function.getBody().front().getTerminator());
     GraphBuilder b(builder, loss.getLoc());
@@ -86,7 +86,7 @@ private:
     return isOne ? b.widen(b.reshape(loss, {})) : b.sum(b.widen(loss), axisRange(0, tensorType(loss).getRank()));
   }
 
-  /// The losses come first; then what the algorithm returns beside the model's own results.
+  /// The losses come first; then the algorithm's results beside the model's own.
   void nameResults(func::FuncOp function, ArrayRef<Value> losses) {
     llvm::StringSet<> ofModel;
     for (const NamedValue &result : namedResults(forward))
@@ -108,7 +108,7 @@ private:
     setResults(function, results);
   }
 
-  /// Result `name` of the model is what the first algorithm makes smaller.
+  /// Result `name` of the model is the loss of the first algorithm.
   void nameLoss(StringRef name) {
     if (!lossOfForward.empty())
       return;
@@ -121,7 +121,7 @@ private:
     setResults(forward, results);
   }
 
-  /// Frozen parameters stay; without the file's updates only what the forward pass itself carries on does not.
+  /// Frozen parameters stay; without the file's updates only states that the forward pass carries on do not.
   void dropWrites(func::FuncOp function) {
     for (auto write : llvm::make_early_inc_range(function.getOps<train::WriteOp>())) {
       auto state = getOperation().lookupSymbol<train::StateOp>(write.getState());
@@ -184,7 +184,7 @@ private:
                                       builder.getNamedAttr("learning_rate", builder.getF64FloatAttr(*defaultRate))});
   }
 
-  /// Counters and slots that no function names any more.
+  /// Counters and optimizer state that no function names any more.
   void dropUnused() {
     for (auto state : llvm::make_early_inc_range(getOperation().getOps<train::StateOp>()))
       if ((state.getRole() == train::Role::slot || state.getRole() == train::Role::counter) &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --training-check-indices: what indices and labels demand of a function's arguments, for the runtime to look at.
+// --training-check-indices: ranges of indices and labels among a function's arguments, for the runtime to check.
 #include "mpt/Dialect/Attributes.h"
 #include "mpt/Dialect/MPT/Indices.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"

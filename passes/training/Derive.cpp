@@ -18,7 +18,7 @@ namespace {
 struct Derive : mpt::impl::DeriveBase<Derive> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      // Those of algorithms become parts of steps.
+      // Functions of algorithms become parts of steps.
       if (function.isDeclaration() || hasAttr<MPTDialect::NameAttrHelper>(function))
         continue;
       auto derived = answerRequests(function, /*training=*/std::nullopt);

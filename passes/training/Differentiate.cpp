@@ -58,7 +58,7 @@ struct Differentiate : mpt::impl::DifferentiateBase<Differentiate> {
       step.emitWarning()
           << "expected parameters to train, found none: the step changes nothing; float initializers are "
              "parameters where --freeze does not name them, and --train=REGEX names others";
-    // What follows sees the values, as if nothing had been stated of their gradients.
+    // Later passes see the values, as if nothing had been stated of their gradients.
     for (auto op : llvm::make_early_inc_range(step.getOps<CustomGradientOp>())) {
       op.replaceAllUsesWith(op.getValues());
       op.erase();

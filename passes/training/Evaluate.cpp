@@ -19,7 +19,7 @@ struct Evaluate : mpt::impl::EvaluateBase<Evaluate> {
   using EvaluateBase::EvaluateBase;
 
   void runOnOperation() override {
-    // One that the file brings is used as it is, but for what only training does.
+    // One that the file brings is used as it is, but for training-only ops.
     auto own = getOperation().lookupSymbol<func::FuncOp>(function);
     func::FuncOp forward = own ? own : findFunction(getOperation(), "forward");
     if (!forward)

@@ -109,7 +109,7 @@ private:
     return loss;
   }
 
-  /// Precision passes keep what is written out here in FP32, and its gradient, which has the same location.
+  /// Precision passes keep the loss written out here in FP32, and its gradient, which has the same location.
   static void markLoss(func::FuncOp forward, Location loc) {
     for (Operation &op : forward.getBody().front())
       if (op.getLoc() == loc)

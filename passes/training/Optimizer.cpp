@@ -63,7 +63,7 @@ static SmallVector<Slot> slotsOf(const OptimizerSpec &spec, ArrayRef<int64_t> sh
   llvm_unreachable("unknown optimizer");
 }
 
-/// Slots that hold averages of gradients may be kept as narrow as parameters; sums of squares may not.
+/// Averages of gradients may be kept as narrow as parameters; sums of squares may not.
 static bool isStorableNarrow(StringRef slot) { return slot == "momentum" || slot == "moment1"; }
 
 /// Adam with epsilon beside the uncorrected second moment, and decay of the new parameter where it is decoupled.
@@ -78,7 +78,7 @@ static Operation *buildAdamHat(OpBuilder &builder, Location loc, const Optimizer
                            number(0.0), number(decoupled ? spec.weightDecay : 0.0));
 }
 
-/// The optimizer op: new parameter, then new slots.
+/// The optimizer op: new parameter, then new optimizer state.
 static Operation *buildUpdate(OpBuilder &builder, Location loc, const OptimizerSpec &spec, Value param, Value grad,
                               Value lr, Value step, ArrayRef<Value> slots) {
   auto number = [&](double value) { return builder.getF64FloatAttr(value); };
@@ -152,7 +152,7 @@ struct Optimizer : mpt::impl::OptimizerBase<Optimizer> {
   }
 
 private:
-  /// Slots that the file brings for an optimizer that is not used.
+  /// Erases optimizer state that the file brings for an optimizer that is not used.
   static void eraseUnusedSlots(ModuleOp module) {
     llvm::StringSet<> used;
     module.walk([&](train::ReadOp op) { used.insert(op.getState()); });
@@ -162,7 +162,7 @@ private:
         state.erase();
   }
 
-  /// @step, or what several algorithms have become.
+  /// @step, or the steps of several algorithms.
   static SmallVector<func::FuncOp> stepsOf(ModuleOp module) {
     SmallVector<func::FuncOp> steps;
     if (auto step = module.lookupSymbol<func::FuncOp>("step"))
@@ -259,7 +259,7 @@ private:
     return success();
   }
 
-  /// The step's rate times the group's share of the first group's rate: what the caller gives serves all groups alike.
+  /// The step's rate times the group's share of the first group's rate: the caller's rate serves all groups alike.
   Value rateOf(const OptimizerSpec &spec) {
     double share = spec.lr == groups.front().lr ? 1.0 : spec.lr / groups.front().lr;
     Value &rate = rates[{share, spec.schedule.isConstant() ? nullptr : &spec}];

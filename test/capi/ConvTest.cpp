@@ -131,7 +131,7 @@ void testCase(const Shape &s, int64_t kind, int64_t type, bool bias, bool wide =
   std::vector<uint8_t> first;
   Call call(2);
   call.context.scratch = &scratch;
-  for (int repeat = 0; repeat < 2; ++repeat) { // the second call runs what the first one compiled
+  for (int repeat = 0; repeat < 2; ++repeat) { // the second call runs the code that the first one compiled
     int32_t status = mpt_rt_conv(&call.exec, 0, &d, bias ? t.bias.data() : nullptr, t.x.data(), t.w.data(), t.y.data(),
                                  workspace.get(d.workspace_bytes + 64));
     if (!EXPECT(status == 0) || !EXPECT(worst(d, t) < 1)) {

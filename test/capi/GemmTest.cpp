@@ -156,10 +156,10 @@ void runKernel(const GemmKernels &kernel, const mpt_gemm_desc &g, Operands &o) {
   kernel.run(task, static_cast<float *>(scratch.get(kernel.scratchBytes)));
 }
 
-/// Products of 8-bit operands whose rows of A, or columns of B, have one number at most: exact in FP32, bit for bit.
+/// Products of 8-bit operands whose rows of A, or columns of B, have one number at most: bitwise exact in FP32.
 void testExactProducts(const GemmKernels &kernel, mpt_gemm_desc g, int64_t everyA, int64_t everyB) {
   Operands o = allocate(g);
-  for (Values *x : {&o.a, &o.b}) // NaN, in both types, is what lies between lines
+  for (Values *x : {&o.a, &o.b}) // NaN, in both types, between lines
     std::fill(x->bytes.begin(), x->bytes.end(), uint8_t{0x7f});
   // Codes in turn, each at another k among zeros; one code everywhere in the other operand.
   auto fill = [&](Values &x, int64_t lines, int64_t line, int64_t depth, int64_t every) {
@@ -253,7 +253,7 @@ void testKernels() {
   }
 }
 
-/// FP32 operands that are rounded while they are read give the bits of narrow copies, and not those of FP32.
+/// FP32 operands that are rounded while they are read give the bits of narrow copies, and not the bits of FP32.
 void testReadNarrow() {
   const int64_t sizes[][3] = {{1, 40, 9}, {5, 70, 400}, {37, 10, 400}, {200, 45, 801}, {13, 3, 70}, {30, 64, 33}};
   for (const GemmKernels *kernel : kernelsHere())
@@ -354,7 +354,7 @@ void testScale() {
   EXPECT(std::string(mpt_last_error()).find("no other flag") != std::string::npos);
 }
 
-/// What MPT_GEMM_ORDERED promises of FP32 results: a chain of fused multiply-adds from k = 0 on, whatever the shape.
+/// The promise of MPT_GEMM_ORDERED for FP32 results: a chain of fused multiply-adds from k = 0 on, whatever the shape.
 bool isChain(const mpt_gemm_desc &g, const Operands &o) {
   std::vector<double> a = o.a.all(), b = o.b.all(), d = o.d.all();
   for (int64_t i = 0; i < g.m; ++i)

@@ -69,7 +69,7 @@ template <typename T> void testType(int64_t dtype, const std::string &file, bool
   EXPECT(mpt_model_from_desc(&library.module, nullptr, &model) == MPT_OK);
   if (!EXPECT(mpt_trainer_create(model, &options, &trainer) == MPT_OK))
     return;
-  // What the box leaves out may be anything.
+  // Elements outside the box may be anything.
   std::vector<T> good{T(99), T(2), T(99), T(0), T(99), T(1), T(99), T(isSigned ? -7 : 2)};
   auto step = [&](const std::vector<T> &values) {
     mpt_tensor tensor{"tokens", static_cast<int32_t>(dtype), 2, library.shape, const_cast<T *>(values.data())};

@@ -231,7 +231,7 @@ private:
     }
   }
 
-  /// The reset gate's gradient, and what reaches the state through it.
+  /// The reset gate's gradient, and the state's gradient through it.
   void throughReset(int64_t n, int64_t row, int64_t before, std::vector<double> &operand, std::vector<double> &carry) {
     int64_t H = d.hidden;
     std::vector<double> last = narrow(std::vector<double>(operand.begin() + 2 * H, operand.end()));
@@ -350,7 +350,7 @@ void testKernels() {
         }
 }
 
-/// The kernels that the ABI's function chooses give its result; what it does not know, it refuses.
+/// The kernels that the ABI's function chooses give its result; wrong descriptions are refused.
 void testCall() {
   Case call(MPT_CELL_LSTM, false, false, true, 3, 4, 64, MPT_BFLOAT16);
   std::vector<Values> one = call.run(nullptr, 1), other = call.run(&recurrenceKernels(call.d), 2);

@@ -238,9 +238,9 @@ void testKill() {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     EXPECT(mpt_trainer_load(t, at("killed").c_str()) == MPT_OK);
-    EXPECT(temporaries().size() <= 1); // the next process removes what this one has left
+    EXPECT(temporaries().size() <= 1); // the next process removes the file that this one has left
   }
-  // Whatever the killed have left goes with the next save; what a living process writes stays.
+  // Whatever the killed have left goes with the next save; the file that a living process writes stays.
   std::string stale = at("killed.tmp-1-0"), busy = at("killed.tmp-1-1");
   writeFile(stale, "half");
   writeFile(busy, "half");
@@ -253,7 +253,7 @@ void testKill() {
   mpt_trainer_destroy(t);
 }
 
-/// The same with files that take a while to write: each save fills the file with one number, and so is what is found.
+/// The same with files that take a while to write: each save fills the file with one number; any file found has one.
 void testKillLarge() {
   constexpr int64_t count = 1 << 19;
   std::vector<int32_t> values(count);

@@ -52,7 +52,7 @@ mpt_trainer *newTrainer(int threads = 1) {
   mpt_trainer *trainer = nullptr;
   if (!EXPECT(mpt_trainer_create(model, &options, &trainer) == MPT_OK))
     fprintf(stderr, "  %s\n", mpt_last_error());
-  mpt_model_destroy(model); // the trainer keeps what it needs
+  mpt_model_destroy(model); // the trainer keeps the parts it needs
   return trainer;
 }
 
@@ -80,7 +80,7 @@ void testTraining() {
     first = i ? first : m.loss;
   }
   EXPECT(first > 10 && m.loss < 1e-2 * first && std::isfinite(m.grad_norm));
-  // The finished model predicts; what evaluate does not compute is NaN.
+  // The finished model predicts; metrics that evaluate does not compute are NaN.
   EXPECT(mpt_trainer_evaluate(t, inputs.data(), 1, &m) == MPT_OK && std::isnan(m.loss) && m.loss_scale == 1);
   mpt_tensor prediction{};
   EXPECT(mpt_trainer_output(t, "evaluate", "prediction", &prediction) == MPT_OK);
@@ -179,7 +179,7 @@ void testInputs() {
     EXPECT(says(mpt_trainer_step(t, inputs.data(), 3, &m), MPT_INVALID_ARGUMENT, "expected a finite number"));
   }
 
-  // An explicit rate of zero moves nothing; the default and an unaligned input do what aligned ones do.
+  // An explicit rate of zero moves nothing; the default and an unaligned input give the same as aligned ones.
   float rate = 0, before[6], after[6];
   inputs = batch();
   inputs.push_back({"learning_rate", MPT_FLOAT32, 0, nullptr, &rate});
@@ -245,7 +245,7 @@ void testNumbersInUse() {
 }
 
 void testThreads() {
-  // Trainers of one model on several threads compute what each computes alone, and errors stay with their thread.
+  // Trainers of one model on several threads compute the same as each alone, and errors stay with their thread.
   std::vector<double> losses(4);
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};

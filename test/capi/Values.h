@@ -82,7 +82,7 @@ struct Values {
   }
 };
 
-/// What a function with one library call runs in.
+/// The context of a function with one library call.
 struct Call {
   rt::Context context;
   mpt_exec exec{};

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases of attributes that schemas name and the node suite sets rarely or never: groups, dilations, factors of activations.
 
-A case is one node: an operator's usual attributes with one of them, or a few that belong together, at other values. What its
-results are is the reference evaluator's word.
+A case is one node: an operator's usual attributes with one of them, or a few that belong together, at other values. Its
+expected results are the reference evaluator's.
 """
 import cases
 import numpy as np
@@ -14,7 +14,7 @@ CONV = [(2, 4, 7, 6), (6, 4, 3, 3), (6,)]
 TRANSPOSED = [(2, 4, 4, 3), (4, 6, 3, 3), (6,)]
 IMAGE = [(2, 4, 7, 6)]
 WINDOW = {"kernel_shape": [3, 2]}
-# Operator -> shapes of its operands, what its attributes are, and the values that are set beside these, one entry a case.
+# Operator -> shapes of its operands, its usual attributes, and the values that are set beside these, one entry a case.
 NODES = {
     "AveragePool": (IMAGE, WINDOW, [{"dilations": [2, 1]}, {"count_include_pad": 1, "pads": [1, 0, 0, 1]}, {"ceil_mode": 1, "strides": [2, 2]},
                                     {"auto_pad": "SAME_UPPER"}, {"auto_pad": "SAME_LOWER"}, {"auto_pad": "VALID"}]),

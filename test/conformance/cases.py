@@ -11,7 +11,7 @@ import onnx
 
 NARROW = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
 RANDOM = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-# What mpt leaves to others: no arithmetic on tensors of numbers.
+# Operators that mpt leaves to others: no arithmetic on tensors of numbers.
 OUTSIDE = {
     "ImageDecoder": "reads compressed images", "TfIdfVectorizer": "counts n-grams of a vocabulary",
     "StringConcat": "strings", "StringNormalizer": "strings", "StringSplit": "strings", "RegexFullMatch": "strings",

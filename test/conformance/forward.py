@@ -25,7 +25,7 @@ def find_bad(got, want, rtol: float, atol: float):
     if want.dtype.kind in "biu":
         return got != want
     if want.dtype.itemsize == 1:
-        # The value: what is written in 8 bits is a choice among 256.
+        # The exact value: 8 bits are a choice among 256.
         a, b = got.astype(np.float32), want.astype(np.float32)
         return ~((a == b) | (np.isnan(a) & np.isnan(b)))
     if want.dtype.name == "bfloat16":

@@ -28,7 +28,7 @@ import table  # noqa: E402
 from problem import NoSlope, Problem  # noqa: E402
 
 OURS, PEER = "mpt_adapter.Adapter", "torch_adapter.Adapter"
-TOLERANCE = 2e-3  # of a directional derivative, relative to the sizes of what is added up
+TOLERANCE = 2e-3  # of a directional derivative, relative to the sizes of its terms
 # Operators that are not compared, whatever the types of their operands.
 LEFT_OUT = {op: why for why, ops in {
     "slope 0, or none": "Binarizer Ceil Floor Hardmax Round Sign",
@@ -105,7 +105,7 @@ def judge(backend, problem, ways) -> tuple:
 
 
 def beside(backend, peer, problem) -> tuple:
-    """(status, detail) of a backend's gradients, element by element, beside those of `peer`; the detail says why there are none."""
+    """(status, detail) of a backend's gradients, element by element, beside the gradients of `peer`; the detail says why there are none."""
     given = (problem.model, problem.inputs, problem.variables, problem.weights)
     try:
         wanted = peer(None).gradients(*given)

@@ -74,7 +74,7 @@ def message_of(problem):
 def main():
     onnxruntime.set_default_logger_severity(4)
     reading, writing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # the output of libraries is no answer
     while len(length := reading.read(8)) == 8:
         frame = io.BytesIO()
         np.savez(frame, **answer(reading.read(int.from_bytes(length, "little"))))

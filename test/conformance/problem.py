@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A case of the node suite as a scalar function of its float operands, with directions along which it is smooth.
 
-Everything is set to FP32, the type that backends are asked for; differences are those of ONNX's reference evaluator in FP64.
+Everything is set to FP32, the type that backends are asked for; differences come from ONNX's reference evaluator in FP64.
 """
 import zlib
 
@@ -20,7 +20,7 @@ FLOATS = cases.NARROW | {TensorProto.DOUBLE}
 WIDENED = {"float32", "float16", "bfloat16"}
 # Conversions keep the types that they are about, between conversions from and to FP32.
 CONVERSIONS = {"Cast", "CastLike"}
-# Operands that say how to compute, not what with, whether or not schemas say so.
+# Operands that are settings of the computation, whether or not schemas say so.
 SETTINGS = {"CastLike": {1}, "Dropout": {1}, "MelWeightMatrix": {3, 4}, "OneHot": {0, 1}, "QuantizeLinear": {1}, "Range": {0, 1, 2},
             "Resize": {1, 2}, "Unique": {0}, "Upsample": {1}}
 # Operators whose schemas call operands and results non-differentiable that have slopes.
@@ -38,13 +38,13 @@ def type_of(value) -> int:
 
 
 def is_differentiable(formals, i: int) -> bool:
-    """What the schema says of operand or result `i`; the last one may stand for several."""
+    """The differentiability of operand or result `i` by the schema; its last one may stand for several."""
     from onnx.defs import OpSchema
     return not formals or formals[min(i, len(formals) - 1)].differentiation_category != OpSchema.DifferentiationCategory.NonDifferentiable
 
 
 def constants_of(model) -> set:
-    """Values that are no variables and count in no loss: settings, and what the schema of the only node excludes."""
+    """Values that are no variables and count in no loss: settings, and values that the schema of the only node excludes."""
     from onnx import defs
     opsets = {opset.domain: opset.version for opset in model.opset_import}
     excluded = set()
@@ -62,7 +62,7 @@ def constants_of(model) -> set:
 
 
 def in_single(model):
-    """The model with FP32 in the place of other floats of at least 16 bits, but for what a conversion is about."""
+    """The model with FP32 in the place of other floats of at least 16 bits, but for the types that a conversion is about."""
     single = type(model)()
     single.CopyFrom(model)
     graph = single.graph

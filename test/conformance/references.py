@@ -42,7 +42,7 @@ class Scatter(OpRun):
 
 
 class ConvTranspose(UngroupedConvTranspose):
-    """Groups beside each other, as many channels of x and w each; the evaluator takes those of w wrongly."""
+    """Groups beside each other, as many channels of x and w each; the evaluator takes the channels of w wrongly."""
 
     def _run(self, x, w, b=None, group=1, **attributes):
         count = group or 1

@@ -47,7 +47,7 @@ def _seams():
         yield Seam("Tanh", sign * 30.0, 0)
         yield Seam("Erf", sign * 10.0, 0)
         yield Seam("Mish", sign * 60.0, 1 if sign > 0 else 0)
-    # Where slopes differ, those of training frameworks: the mean, or the one from the side that the formula names.
+    # Where slopes differ, the slopes of training frameworks: the mean, or the one from the side that the formula names.
     yield Seam("Relu", 0.0, 0)
     yield Seam("Abs", 0.0, 0)
     # Products with factors of 0, and moments of equal numbers.
@@ -100,7 +100,7 @@ def run(seam: Seam, adapter, row: table.Row) -> table.Row:
 
 
 def beside(seam: Seam, peer) -> str:
-    """What is said of a peer at a seam where ours is right: mathematics decides there, and not the peer."""
+    """The detail on a peer at a seam where ours is right: mathematics decides there, and not the peer."""
     try:
         got = slopes(seam, peer)
     except Exception as refusal:

@@ -120,7 +120,7 @@ def run_case(item, setting) -> table.Row:
     finally:
         rep.close()
     for got, want in zip(results, exact):
-        if np.asarray(got).dtype == dtype:  # beyond the largest number, what the type makes of it
+        if np.asarray(got).dtype == dtype:  # beyond the largest number, the type's own overflow
             with np.errstate(over="ignore"):
                 rounded = np.asarray(want).astype(dtype).astype(np.float64)
             limit = float(onnx.numpy_helper.to_array(onnx.helper.make_tensor("", element, [1], [1e30])).astype(np.float64)[0])

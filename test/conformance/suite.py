@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the three suites share: options, running the cases, storing their table, and what became worse."""
+"""The common parts of the three suites: options, running the cases, storing their table, and regressions."""
 import argparse
 import re
 from pathlib import Path
@@ -26,7 +26,7 @@ def named(cases, options) -> list:
 
 
 def run(options, items, run_case, settings, *, died, summary, page=table.page) -> int:
-    """Runs `items`, stores their rows where --write asks for it, prints `summary(rows)` and what is worse than the stored table.
+    """Runs `items`, stores their rows where --write asks for it, prints `summary(rows)` and the regressions from the stored table.
 
     `died(item, why)` is the row of an item whose process ended. Returns the exit status: 1 where something is worse.
     """

@@ -10,13 +10,13 @@ import cases
 COUNTED = ("plain", "expanded")
 # Behind the name of a float input that was compiled in.
 FLOAT = "(float)"
-# What the detail of a case ends in whose gradient is right as soon as nothing but its first result counts.
+# The end of the detail of a case whose gradient is right as soon as nothing but its first result counts.
 FIRST_RESULT = "; right for the first result alone"
-# The detail of a gradient that is right and that of PyTorch too, and the beginning of one that is not.
+# The detail of a right gradient that PyTorch shares, and the beginning of the detail of one that it does not share.
 AGREES, DIFFERS = "PyTorch agrees", "PyTorch differs"
 # The beginnings of the detail of a gradient that is right and that PyTorch was not compared with, or has otherwise at a seam.
 NO_RULE, PEER_REFUSES, PEER_OTHERWISE = "PyTorch has no rule: ", "PyTorch refuses: ", "PyTorch's slope is "
-# (what is said of a case of ONNX Runtime Training, what its detail holds), the first that fits.
+# (the reason for a case of ONNX Runtime Training, a pattern of its detail), the first that fits.
 THEIR_REASONS = (("not in opset 21 or unknown", "is newer than|not a registered function"),
                  ("lost or refused through results behind the first", FIRST_RESULT),
                  ("no gradient", "gradient builder has not been registered"),
@@ -24,7 +24,7 @@ THEIR_REASONS = (("not in opset 21 or unknown", "is newer than|not a registered 
 
 
 class Row(NamedTuple):
-    """`detail`: of a case that is right, the inputs that were compiled in, floats marked, or what a peer has; otherwise why it is not."""
+    """`detail`: of a case that is right, the inputs that were compiled in, floats marked, or the comparison with a peer; otherwise why it is not."""
     name: str
     op: str
     group: str
@@ -38,7 +38,7 @@ def one_line(text) -> str:
 
 
 def why_none(refusal: Exception) -> str:
-    """What is said of a case that a peer has no gradients of."""
+    """The detail of a case that a peer has no gradients of."""
     if type(refusal).__name__ == "NoRule":
         return NO_RULE + one_line(refusal)
     return PEER_REFUSES + f"{type(refusal).__name__}: {one_line(refusal)}"
@@ -62,7 +62,7 @@ def cells(values) -> str:
 
 
 def reasons(rows):
-    """(operator, message, cases) of what is not right, the same messages together."""
+    """(operator, message, cases) of rows that are not right, the same messages together."""
     found = collections.defaultdict(list)
     for row in rows:
         if row.group == "plain" and row.status != "right":
@@ -146,7 +146,7 @@ def summary(rows) -> str:
 
 
 def subsets(rows):
-    """(name, rows) of what the targets are stated for."""
+    """(name, rows) of the sets that the targets are stated for."""
     counted = [row for row in rows if row.group in COUNTED]
     yield "operators of training graphs, plain", [row for row in counted if row.group == "plain" and row.op in cases.NAMED]
     yield "all plain", [row for row in counted if row.group == "plain"]
@@ -187,7 +187,7 @@ def gradient_page(rows, theirs=()) -> str:
 
 
 def beside_peer(counted) -> list:
-    """Lines on what was right and not compared with PyTorch, or is otherwise there."""
+    """Lines on gradients that are right and were not compared with PyTorch, or have another value there."""
     lines = []
     for beginning, title in ((NO_RULE, "PyTorch has no such operator, or not in this form"),
                              (PEER_REFUSES, "PyTorch has the operator, and fails"),
@@ -209,7 +209,7 @@ def of_operators(rows) -> str:
 
 
 def verdict(rows) -> str:
-    """What an operator's cases are, in a cell: how many are right, and of what the others are."""
+    """An operator's cases in a cell: how many are right, wrong, refused or died."""
     found = counts(rows)
     return ", ".join(f"{found[status]} {status}" for status in ("right", "wrong", "refused", "died") if found[status]) or "0"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention and what goes with it in PyTorch: scaled_dot_product_attention where that has the form, its parts where it has not."""
+"""Attention, rotary embeddings and cache updates in PyTorch: scaled_dot_product_attention where that has the form, its parts where it has not."""
 import math
 
 import torch
@@ -12,7 +12,7 @@ def split_heads(x, heads):
 
 
 def bias_of(mask, queries, keys, a, offset, lengths, dtype):
-    """What is added to the scores, minus infinity where a query does not look; offset is a number or one a batch [N, 1, 1, 1]."""
+    """The bias of the scores, minus infinity where a query does not look; offset is a number or one a batch [N, 1, 1, 1]."""
     bias = torch.zeros(queries, keys, dtype=dtype)
     if mask is not None:
         missing = keys - mask.shape[-1]

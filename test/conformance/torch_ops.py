@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node of ONNX is in PyTorch. A rule is called with the operands, the attributes and the opset, and returns a result or a
+"""Nodes of ONNX in PyTorch. A rule is called with the operands, the attributes and the opset, and returns a result or a
 tuple of them; KNOWN are the attributes that it reads. A node with another attribute is refused, not answered without it."""
 import torch
 from torch.nn import functional as F
@@ -256,7 +256,7 @@ def batch_norm(x, a, v):
         return F.batch_norm((x[0] - mean) / (variance + eps).sqrt(), torch.zeros_like(x[3]), torch.ones_like(x[4]), x[1], x[2], eps=0)
     keep = a.get("momentum", 0.9)
     y = F.batch_norm(x[0], None, None, x[1], x[2], training=True, eps=eps)
-    # ONNX keeps the variance of the population, PyTorch that of a sample.
+    # ONNX keeps the variance of the population, PyTorch a sample's variance.
     return y, keep * x[3] + (1 - keep) * x[0].mean(axes), keep * x[4] + (1 - keep) * x[0].var(axes, correction=0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RNN, LSTM and GRU by PyTorch's own modules, a direction at a time; what these do not have is refused."""
+"""RNN, LSTM and GRU by PyTorch's own modules, a direction at a time; forms that these do not have are refused."""
 import torch
 from torch_ops import refuse, rule
 

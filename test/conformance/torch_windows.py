@@ -37,7 +37,7 @@ def conv_transpose(x, a, v):
     strides, dilations, more = a.get("strides", one), a.get("dilations", one), a.get("output_padding", [0] * rank)
     function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
     y = function(x[0], x[1], x[2] if len(x) > 2 else None, stride=strides, output_padding=more, groups=a.get("group", 1), dilation=dilations)
-    for i in range(rank):  # what is padded is cut off
+    for i in range(rank):  # padding is cut off
         size = a["output_shape"][i] if "output_shape" in a else x[0].shape[2 + i] * strides[i] if a.get("auto_pad", "").startswith("SAME") else None
         if size is not None:
             both = y.shape[2 + i] - size

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many cases a process, in few processes: what one case does to its process is a result, not the end of the run."""
+"""Many cases a process, in few processes: a crash or a hang in one case is a result, not the end of the run."""
 import multiprocessing
 import time
 from multiprocessing.connection import wait
 
 CONTEXT = multiprocessing.get_context("spawn")
-RECYCLE = 200  # cases after which a process is replaced, so that what libraries leave behind stays small
+RECYCLE = 200  # cases after which a process is replaced, so that the memory that libraries leak stays small
 
 
 def _serve(pipe, work, shared):

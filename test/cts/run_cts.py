@@ -8,9 +8,9 @@ arguments with random values in [check.low, check.high] (default [-2, 2]; intege
 * oracle: the interpreter with types and roundings against the interpreter in FP64 (holds the error model itself);
 * cpu: the library that mpt-opt emits against the interpreter;
 * gpu-on-cpu: the schedules of GPU kernels, run in loops, against the interpreter, and their PTX through ptxas where that is found;
-* cuda: libraries for CUDA on the stand-in for driver, cuBLASLt and cuDNN, whose list of violations has to stay empty.
+* cuda: libraries for CUDA on the fake driver, cuBLASLt and cuDNN, whose list of violations has to stay empty.
 
-Results must agree within the error model of include/mpt/Reference/ErrorModel.h. skips.txt lists what a target may skip, and why.
+Results must agree within the error model of include/mpt/Reference/ErrorModel.h. skips.txt lists the cases that a target may skip, and why.
 """
 import argparse
 import collections
@@ -115,7 +115,7 @@ class Cpu:
 
 
 class GpuSchedules(Cpu):
-    """A library whose kernels are those of a GPU, run in loops over blocks and threads; library calls are the processor's.
+    """A library whose kernels are a GPU's, run in loops over blocks and threads; library calls are the processor's.
 
     PTX of the kernels that target cuda makes is assembled for the architectures of --assemble too, where ptxas is found; one that
     spills fails.
@@ -134,7 +134,7 @@ class GpuSchedules(Cpu):
 
 
 class Cuda(Cpu):
-    """A library for CUDA whose kernels run on the host; a stand-in takes the place of the driver and the libraries."""
+    """A library for CUDA whose kernels run on the host; a fake driver and fake libraries take the place of the real ones."""
 
     def __init__(self, module, folder, options):
         import mpt
@@ -178,7 +178,7 @@ def read_skips():
 
 
 def run_module(options, group, kind):
-    """{case: what went wrong, or ""} of a module of cases; when the module fails as a whole, each case by itself."""
+    """{case: the error, or ""} of a module of cases; when the module fails as a whole, each case by itself."""
     with tempfile.TemporaryDirectory() as folder:
         module = os.path.join(folder, "module.mlir")
         pathlib.Path(module).write_text('module attributes {mpt.name = "case"} {\n' + "".join(case.text for case in group) + "}\n")

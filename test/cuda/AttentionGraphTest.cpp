@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and its gradients through cuDNN's graphs, in the stand-in, against loops in double.
+// Attention and its gradients through cuDNN's graphs, in the fake cuDNN, against loops in double.
 #include "Support.h"
 
 #include "core/Float.h"
@@ -279,7 +279,7 @@ void testDeclined(CudaDevice &device, ConvLibrary &library) {
   d.k_strides[2] += 1;
   EXPECT(declined(d, p.pointers(false)));
   d = p.d;
-  d.depth = d.value_depth = 136; // more than an engine of the stand-in takes
+  d.depth = d.value_depth = 136; // more than an engine of the fake cuDNN takes
   EXPECT(declined(d, p.pointers(false)));
   d = p.d;
   d.queries = d.keys = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong on machines and in models, and what is said about it. Each case is a process of its own, since a
+// Errors of machines and of models, and their messages. Each case is a process of its own, since a
 // process opens the driver once.
 #include "Support.h"
 
@@ -28,7 +28,7 @@ mpt_status make(const char *library, const TrainerOptions &options, mpt_trainer 
   return status;
 }
 
-/// What `body` writes to standard error.
+/// The text that `body` writes to standard error.
 template <typename F> std::string standardError(F body) {
   char path[] = "/tmp/mpt-stderr-XXXXXX";
   int file = mkstemp(path), kept = dup(2);
@@ -87,7 +87,7 @@ void notBlas(const std::string &weights) {
   mpt_trainer_destroy(trainer);
 }
 
-/// Each kind of memory that there may be too little of; what was left before is said, and who wants most.
+/// Each kind of memory that there may be too little of; the message has the free bytes, and the largest users.
 void memory(const std::string &weights) {
   StandInLibrary standin;
   mpt_trainer *trainer = nullptr;
@@ -106,7 +106,7 @@ void memory(const std::string &weights) {
   fputs(standin.violations(), stderr);
 }
 
-/// Options that do not fit say what was expected, and unknown ones which there are.
+/// Options that do not fit name the expected values, and unknown ones the known options.
 void options(const std::string &weights) {
   mpt_trainer *trainer = nullptr;
   auto with = [&](const char *key, const char *value) {
@@ -132,7 +132,7 @@ void noBlas(const std::string &weights) {
   mpt_trainer_destroy(trainer);
 }
 
-/// A library that no option names is found in the folders that one names, and what is named there is not taken for it.
+/// A library that no option names is found in the folders that one names, and only where it lies there.
 void folders(const std::string &weights) {
   char folder[] = "/tmp/mpt-libraries-XXXXXX";
   EXPECT(mkdtemp(folder) != nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training on the stand-in: results, one graph launch a step, nothing waits, state in and out of the device.
+// Training on the fake driver: results, one graph launch a step, nothing waits, state in and out of the device.
 #include "Support.h"
 
 #include <cmath>
@@ -88,7 +88,7 @@ void results(const std::string &weights) {
   mpt_trainer_destroy(trainer);
 }
 
-/// Steps that go on without waiting for the device give what the others give.
+/// Steps that go on without waiting for the device give the same results as the others.
 void pipelined(const std::string &weights, const StandInLibrary &standin) {
   mpt_trainer *trainer = make(weights);
   Reference reference;
@@ -214,7 +214,7 @@ void cached(const std::string &weights, const StandInLibrary &standin) {
     fclose(file);
   }
   EXPECT(gemmsOfFirstStep(options, standin) == known);
-  // What was found with less effort is not enough for more.
+  // Choices found with less effort are not enough for more.
   options.set("search", "full");
   EXPECT(gemmsOfFirstStep(options, standin) == searched);
   options.set("search", "quick");
@@ -229,7 +229,7 @@ void cached(const std::string &weights, const StandInLibrary &standin) {
   rmdir((weights + ".folder").c_str());
 }
 
-/// GEMMs of FP32 are those of TF32 where the option says so (the stand-in looks), and not of another's choice.
+/// GEMMs of FP32 use TF32 where the option says so (the fake cuBLASLt checks), and not another's choice.
 void tf32(const std::string &weights, const StandInLibrary &standin) {
   const std::string path = weights + ".choices";
   const int64_t searched = gemmsOfFirstStep(TrainerOptions(weights).set("cache", path), standin);

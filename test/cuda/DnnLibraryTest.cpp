@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs of attention against cuDNN itself, where its library is: on processors that are only described to it, it has
-// to have an engine for each and to make the plan. Needs no GPU, runs nothing. Arguments: cuDNN, a driver's stand-in.
+// to have an engine for each and to make the plan. Needs no GPU, runs nothing. Arguments: cuDNN, a fake driver.
 #include "Check.h"
 
 #include "cuda/AttentionGraph.h"
@@ -90,7 +90,7 @@ public:
     maker.finish(target.device);
     EXPECT(!maker.status);
   }
-  /// Plans `request` as the runtime does in its first run, and says what came of it.
+  /// Plans `request` as the runtime does in its first run, and prints the result.
   bool plan(const std::string &name, const GraphRequest &request, int64_t plans) {
     const clock_t start = clock(); // of the processor: the machine may do other things too
     auto made = proposePlans(maker.api, target, request, {plans, false});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runtime's own declarations of CUDA against NVIDIA's headers, where those are to be had: numbers and layouts.
+// The runtime's own declarations of CUDA against NVIDIA's headers, where these are installed: numbers and layouts.
 #include "cuda/Blas.h"
 #include "cuda/ConvGraph.h"
 #include "cuda/Driver.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A library emitted for CUDA, written by hand: prediction = x w + b, mean squared error, SGD. Its kernels run on the
- * host, in the stand-in for the driver. */
+ * host, in the fake driver. */
 #include "mpt-c/abi.h"
 
 #include <stddef.h>

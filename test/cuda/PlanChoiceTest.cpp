@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of cuDNN's plans are taken, in the stand-in: on threads, the fastest, the one of a saved state.
+// Which of cuDNN's plans are taken, in the fake cuDNN: on threads, the fastest, the one of a saved state.
 #include "Support.h"
 
 #include "cuda/ConvGraph.h"
@@ -30,7 +30,7 @@ mpt_conv_desc convOf(int64_t channels, int64_t type = MPT_BFLOAT16, bool isWide 
   return d;
 }
 
-/// A device of the stand-in, and memory for the operands of any of these convolutions.
+/// A device of the fake driver, and memory for the operands of any of these convolutions.
 class Machine {
 public:
   explicit Machine(Effort search) {
@@ -56,7 +56,7 @@ public:
   }
   PlanCache &plans() { return *device->convolutions()->plans; }
   GraphRequest ask(const mpt_conv_desc &d) { return requestConv(d, device->convolutions()->api.GetVersion()); }
-  /// What was chosen; empty for nothing.
+  /// The label of the chosen plan; empty for nothing.
   std::string choose(const GraphRequest &request, const PlanCache::Alternative &otherwise = {}) {
     const size_t count = request.key.rfind("conv sums", 0) == 0 ? 5 : 3;
     auto plan = plans().find(request, {pointers.begin(), pointers.begin() + static_cast<long>(count)}, otherwise);
@@ -70,7 +70,7 @@ public:
   std::vector<void *> pointers;
 };
 
-/// A variable of the stand-in for as long as this lives.
+/// An environment variable of the fake libraries for as long as this lives.
 class Variable {
 public:
   Variable(const char *name, const char *value) : name(name) { setenv(name, value, 1); }
@@ -81,7 +81,7 @@ private:
   const char *const name;
 };
 
-/// Engines 0 to 3 of the stand-in are not exact, the next ones are, two of a number; the seventh of them is the
+/// Engines 0 to 3 of the fake cuDNN are not exact, the next ones are, two of a number; the seventh of them is the
 /// fastest.
 void testFastest() {
   Variable fastest("MPT_STANDIN_FASTEST_ENGINE", "7");
@@ -91,7 +91,7 @@ void testFastest() {
     EXPECT(quick.choose(quick.ask(convOf(8, type))) == "0/2/2=1");
     EXPECT(full.choose(full.ask(convOf(8, type))) == "0/5/2=1");
   }
-  // Engines that round FP32 to TF32 are taken where that is allowed: the third of the stand-in's is the first such one.
+  // Engines that round FP32 to TF32 are taken where that is allowed: the third fake one is the first such one.
   Variable allowed("MPT_STANDIN_TF32", "1");
   Machine machine(Effort::Off);
   EXPECT(machine.choose(requestConv(convOf(8, MPT_FLOAT32), 92800, true)) == "0/1/2=0");
@@ -112,11 +112,11 @@ void testPadding() {
   for (int i = 1; i < 3; ++i)
     d.in[i] = 4, d.out[i] = 2, d.kernel[i] = d.stride[i] = 2, d.pad_high[i] = 1;
   EXPECT(!machine.choose(machine.ask(d)).empty());
-  d.in[1] = 3; // the last filter reads what is padded
+  d.in[1] = 3; // the last filter reads the padding
   EXPECT(machine.ask(d).forms.empty());
 }
 
-/// Plans are made side by side, each thread with a handle of its own (the stand-in looks).
+/// Plans are made side by side, each thread with a handle of its own (the fake cuDNN checks).
 void testThreads() {
   Variable slow("MPT_STANDIN_PLAN_MS", "60");
   Machine machine(Effort::Quick);
@@ -136,7 +136,7 @@ void testThreads() {
          }) < 0.3 * alone); // they are there
 }
 
-/// What 9.19 has engines for, and what it has none for.
+/// Convolutions with an FP32 result: 9.19 has other engines for them, and there may be none.
 void testWide() {
   for (const char *version : {"91900", "92800"}) {
     Variable cudnn("MPT_STANDIN_CUDNN", version);
@@ -149,7 +149,7 @@ void testWide() {
   EXPECT(machine.choose(machine.ask(convOf(8, MPT_FLOAT16, true))).empty());
 }
 
-/// A convolution with sums, or one without and a kernel: what took less time.
+/// A convolution with sums, or one without and a kernel: the one that took less time.
 void testApart() {
   for (float otherwise : {1.0f, 100.0f, -1.0f}) {
     Machine full(Effort::Full), quick(Effort::Quick);
@@ -159,7 +159,7 @@ void testApart() {
   }
 }
 
-/// Another process finds what this one chose while it still runs, all but the last few.
+/// Another process finds the choices of this one while it still runs, all but the last few.
 void testKilled() {
   const std::string file = "/tmp/mpt-choices-" + std::to_string(getpid());
   const int count = 2 * Choices::together + 1;

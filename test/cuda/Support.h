@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the CUDA runtime share: the stand-in's counters, and the hand-written model's weights.
+// Common parts of the CUDA runtime's tests: the fake driver's counters, and the hand-written model's weights.
 #ifndef MPT_TEST_CUDA_SUPPORT_H
 #define MPT_TEST_CUDA_SUPPORT_H
 
@@ -19,7 +19,7 @@
 
 namespace mpt::test {
 
-/// Options of trainers: the stand-in in the place of driver, cuBLASLt and cuDNN.
+/// Options of trainers: a fake library in the place of driver, cuBLASLt and cuDNN.
 class TrainerOptions {
 public:
   TrainerOptions(std::string weights, int device = 0) // a path alone will do
@@ -47,7 +47,7 @@ private:
       {"driver", STANDIN}, {"cublaslt", STANDIN}, {"cudnn", STANDIN}, {"cache", ""}};
 };
 
-/// The stand-in itself.
+/// The fake library itself.
 struct StandInLibrary {
   void (*counts)(StandInCounts *);
   void (*reset)();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mpt-opt %s -split-input-file -verify-diagnostics
-// Discardable attributes of the mpt and train dialects: those that their ODS declares, in their kinds, where they belong.
+// Discardable attributes of the mpt and train dialects: the ones that their ODS declares, in their kinds, where they belong.
 
 module attributes {mpt.name = "m", mpt.optimizer = {kind = "sgd"}} {
   func.func private @kernel(memref<4xf32> {mpt.name = "x"}, memref<4xf32> {mpt.name = "y", mpt.output})

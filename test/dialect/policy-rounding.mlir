@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mpt-opt %s -split-input-file -verify-diagnostics
-// Which roundings a policy may ask for, and of what.
+// Which roundings a policy may ask for, and of which values.
 
 policy.policy @good storage = bf16 compute = bf16 accumulate = f32 master = bf16 gradients = bf16 slots = bf16 {
   policy.rounding "nearest_even"

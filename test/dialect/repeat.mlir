@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mpt-opt %s -split-input-file -verify-diagnostics
 // RUN: mpt-opt %s -split-input-file -verify-diagnostics --memory-verify-alignment
-// What a loop of calls may be, and that it reads and writes what its body does.
+// Valid loops of calls, and that a loop reads and writes the same as its body.
 
 func.func @no_pass(%a: memref<8xf32>) {
   // expected-error @below {{C1: expected at least one pass, got 0}}

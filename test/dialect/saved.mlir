@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // RUN: mpt-opt %s -split-input-file -verify-diagnostics
-// Gradients read what their forward operation saves, in its shapes; matrices are both FP64 or neither.
+// Gradients read the values that their forward operation saves, in its shapes; matrices are both FP64 or neither.
 
 func.func @good(%x: tensor<2x3x4xf32>, %c: tensor<3xf32>, %l: tensor<4xf32>, %s: tensor<2x3xf32>) {
   %0:3 = mpt.batch_norm_backward %x, %x, %c, %c, %c {epsilon = 1.0e-05 : f64} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<2x3x4xf32>, tensor<3xf32>, tensor<3xf32>)

@@ -5,8 +5,8 @@
   check_algorithms.py FILES DATA --scripts FOLDER [--models a,b] [--policy P] [--spread RUNS]
 
 FILES holds NAME.OPTIMIZER.train.onnx, DATA the inputs NAME.npz, and FOLDER the corpus' own make_traininginfo.py and torch_onnx.py, whose
-interpretation in float64 is the reference and whose one in float32 says what rounding may lose. The measure is that of
-check_corpus.py: an error passes at four times what float32 loses there, or 1e-5. A file beyond that is looked at again, as there: float32
+interpretation in float64 is the reference and whose one in float32 says how much rounding may lose. The measure is
+check_corpus.py's: an error passes at four times float32's error there, or 1e-5. A file beyond that is looked at again, as there: float32
 then loses its largest over RUNS (16) more interpretations whose variables start one rounding unit, at random, from the file's, since a ReLU or
 a maximum near a tie splits trajectories in two and one run shows one side; the line says so. Parameters after Adam and Adagrad count where the first
 gradient is above 1e-3 of the largest; below, rounding noise becomes whole steps. With a narrow policy only the losses of
@@ -26,7 +26,7 @@ STEPS = 3
 
 
 def reference(scripts, path, data, real, random=None):
-    """Losses, parameters and states after the steps, and the first gradients; `random` moves what they start from by one unit of float32."""
+    """Losses, parameters and states after the steps, and the first gradients; `random` moves their initial values by one unit of float32."""
     sys.path.insert(0, scripts)
     import make_traininginfo
     import onnx

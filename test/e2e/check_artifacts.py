@@ -4,17 +4,17 @@
 
   check_artifacts.py FOLDER --data FOLDER --scripts FOLDER [--only REGEX] [--policies amp-f16,amp-bf16] [--markdown FILE]
 
-FOLDER holds, at any depth, folders of artifacts as generate_artifacts writes them, with what ONNX Runtime has after a step beside
+FOLDER holds, at any depth, folders of artifacts as generate_artifacts writes them, with ONNX Runtime's values after a step beside
 them (after_step.npz: __loss and each parameter). The data of FOLDER/FORM/NAME.VARIANT.OPTIMIZER are DATA/NAME.npz, or inputs.npz
 in the folder itself, and the graph that it was made from is DATA/FORM/NAME.VARIANT.onnx where there is one. --scripts names the corpus'
 own oracle.py and torch_onnx.py, whose float64 run is the reference. For each folder:
   loss, gradient   of the compiled library in FP32 against float64, from autograd on the forward graph where there is one; the limit is
-                   four times what float32 loses in the reference implementation (for the loss: or in ONNX Runtime), or 1e-5
-                   (corpus_measure.py). A file whose gradients are not those of its forward pass is held against itself, and that is said
+                   four times the float32 error of the reference implementation (for the loss: or in ONNX Runtime), or 1e-5
+                   (corpus_measure.py). A file whose gradients are not its forward pass's is held against itself, and that is said
   step             parameters after a step against the optimizer's formula on the float64 gradients; the limit is four times
                    ONNX Runtime's own distance. After Adam only where the gradient is above 1e-3 of the largest
   POLICY           relative error of all gradients together in that policy, the file's backward pass against our own of the same file (four
-                   times; left out where both overflow at the first scale), and the losses of five steps against those of FP32 (a hundredth of the
+                   times; left out where both overflow at the first scale), and the losses of five steps against FP32's losses (a hundredth of the
                    first)
 Dropout is switched off; files with a ratio above 0 have no step of ONNX Runtime to compare with. Needs torch. Prints a line a folder; the
 status is non-zero when one fails.
@@ -140,7 +140,7 @@ def check(case, policies, out):
     after = single.parameters()
     losses += [single.step(feeds).loss for _ in range(STEPS - 1)]
     said, truth = case.by_file(torch.float64, before), case.by_autograd(torch.float64)
-    # What the file computes where its backward pass is not that of its forward pass, and we do not replace it.
+    # The file's values are the reference where its backward pass is not its forward pass's, and we do not replace it.
     wrong = truth and report.distance(said[1], truth[1])
     takes_file = not truth or wrong > 1e-6 and report.distance(gradients, said[1]) < report.distance(gradients, truth[1])
     exact_loss, exact = said if takes_file else truth

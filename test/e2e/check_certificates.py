@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates of emitted libraries: each corpus model under each policy, all limits those of the error model.
+"""Validation of emitted libraries against error bounds: each corpus model under each policy, all limits from the error model.
 
   check_certificates.py CORPUS [--models a,b] [--policies a,b] [--form dyn] [--steps 1] [--results FILE.jsonl] [--markdown FILE]
 
 CORPUS is the folder that scripts/corpus.sh made. `mpt-run --certify --library` compiles the graph with its loss, trains the library for
 a step on the model's batch, and compares it with the interpreter and with FP64. Dynamic scales start at 1024, so that the first step
 is not skipped. With --results a cell is written when it ends and
-not run again. The status is non-zero when a certificate failed.
+not run again. The status is non-zero when a cell failed.
 """
 import argparse
 import json
@@ -32,7 +32,7 @@ POLICIES = sorted(path.stem for path in (ROOT / "lib/Precision/policies").glob("
 
 
 def certify(corpus, model, policy, form, steps) -> dict:
-    """The row of one cell: what failed, and how much of their limits gradients, updates and tensors used."""
+    """The row of one cell: the failures, and how much of their limits gradients, updates and tensors used."""
     with np.load(corpus / "forward" / f"{model}.npz") as archive:
         batch = {key: archive[key] for key in archive.files}
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ def used(rows) -> float:
 
 
 def table(rows, models, policies) -> str:
-    """A cell has the median relative error of the parameters' gradients, or what failed."""
+    """A cell has the median relative error of the parameters' gradients, or the failures."""
     cells = {(row["model"], row["policy"]): row for row in rows}
 
     def cell(model, policy):

@@ -27,7 +27,7 @@ import corpus_measure as measure
 MODELS = ("mlp mlp_mse mlp_l1 mlp_bce lenet lenet_classic alexnet vgg11_bn resnet18 resnet50 inception mobilenet unet "
           "unet_resize dcgan_g dcgan_d bert bert_sdpa gpt2 gpt2_sdpa vit llama transformer dlrm").split()
 OPTIMIZERS = {"sgd": ("sgd,lr=0.01", ""), "adamw": ("adamw,lr=0.001,weight-decay=0.01", ".adamw")}
-# What --loss= is for a graph that ends in logits.
+# The --loss= of a graph that ends in logits.
 ADDED_LOSS = {"mlp_mse": "mse", "mlp_l1": "l1", "mlp_bce": "bce-with-logits", "dcgan_g": "mse", "dcgan_d": "bce-with-logits",
               "dlrm": "bce-with-logits"}
 ADDED_LOSS.update(dict.fromkeys("bert bert_sdpa gpt2 gpt2_sdpa llama transformer".split(),
@@ -39,7 +39,7 @@ STEPS = 10
 
 
 def extents(model, feeds):
-    """What --bind= has to say so that the graph's inputs have the shapes of `feeds`."""
+    """The --bind= with which the graph's inputs have the shapes of `feeds`."""
     symbols = {}
     for given in onnx.load(model, load_external_data=False).graph.input:
         for dim, extent in zip(given.type.tensor_type.shape.dim, feeds[given.name].shape if given.name in feeds else ()):
@@ -54,7 +54,7 @@ def load(path):
 
 
 def rows_of(corpus, key, steps, out):
-    """Compiles one graph once per optimizer and returns [(what was compared, row)]."""
+    """Compiles one graph once per optimizer and returns [(the compared value, row)]."""
     import mpt
 
     dynamic = key.endswith(".dynamic")

@@ -5,9 +5,9 @@
   check_cuda.py CORPUS [--models a,b] [--forms ts] [--policies fp32,amp-f16] [--parts kernels] [--no-cudnn]
     [--results FILE]
 
-CORPUS is the folder that scripts/corpus.sh made. Kernels run as loops over blocks and threads, library calls in the stand-in.
-Every kernel is held against the interpreter on the values that it read (cuda_kernels.check). After two steps of SGD with momentum
-(skipped ones not counted) the losses and the movement of all parameters are compared, as cuda_steps.judge says. The status is non-zero when a model failed or the stand-in saw a violation.
+CORPUS is the folder that scripts/corpus.sh made. Kernels run as loops over blocks and threads, library calls in fake libraries.
+Every kernel is held against the interpreter on its operands (cuda_kernels.check). After two steps of SGD with momentum, skipped ones not counted,
+losses and movements of all parameters are compared, by cuda_steps.judge. The status is non-zero for a failed model or a violation of CUDA's rules.
 """
 import argparse
 import json

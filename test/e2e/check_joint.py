@@ -6,13 +6,13 @@
 
 FOLDER holds NAME.joint.onnx and NAME.npz as make_joint.py --sgd writes them. For each file:
   agree    gradients of the file's backward pass and of ours, both in float64 in the reference interpreter
-  loss, gradient   of the compiled library in FP32 against those float64 ones of ours; the limit is four times what ONNX Runtime's
-           own run of the file loses, or 1e-5 (corpus_measure.py)
+  loss, gradient   of the compiled library in FP32 against those float64 ones of ours; the limit is four times the error of ONNX Runtime's
+           own run of the file, or 1e-5 (corpus_measure.py)
   step     parameters after a step of the library against the file's P_next as ONNX Runtime computes them, same limit
   POLICY   relative error of all gradients together in that policy, the file's backward pass against our own of the same file (four
-           times; left out where both overflow at the first scale); steps: losses of those of ten steps that count, file against own,
-           in units of the first; the limit is 2 %, or four times what our own loses against FP32, since some trajectories magnify every rounding; skipped:
-           steps that only one of both skips, none of which may be
+           times; left out where both overflow at the first scale); steps: losses of the steps among ten that count, file against own,
+           in units of the first; the limit is 2 %, or four times our own's distance from FP32, since some trajectories magnify every rounding;
+           skipped: steps that only one of both skips, none of which may be
 Rows of an embedding that the file leaves out of training (torch's padding_idx) are named beside it, and are held to the zero that the
 file gives them: no forward graph says so. A row counts as such where its gradient in the file is all zero, ours is not, and the file
 compares indices with that row's number.
@@ -57,7 +57,7 @@ def interpret(model, feeds, folder, *flags):
 
 
 def run_file(model, feeds):
-    """What ONNX Runtime makes of the file."""
+    """ONNX Runtime's results of the file."""
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(4)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Loops the training steps of the corpus in stock ONNX Runtime, and holds the losses against those of the library.
+"""Loops the training steps of the corpus in stock ONNX Runtime, and holds the losses against the library's.
 
   check_loops.py CORPUS [--models a,b] [--forms ts,dyn] [--policies fp32] [--optimizer SPEC] [--steps 100] [--markdown FILE]
 
 CORPUS is the folder that scripts/corpus.sh made. Each step is written with --onnx-state=inputs and looped on the model's batch without dropout.
 Rounding leads two right trajectories apart, faster where a network amplifies it, so a third one says how far: the library's with
-every parameter moved by one unit in the last place. In the first steps, losses differ by no more than 16 times what that run differs by so far, or
+every parameter moved by one unit in the last place. In the first steps, losses differ by no more than 16 times that run's difference so far, or
 1e-5 (f16 arithmetic is FP32 in ONNX Runtime: 5e-3); after all of them the loss has fallen at least half as far. Of `ts` and
 `dyn` the first that the exporter can write is taken. The status is non-zero when a graph failed.
 """

@@ -9,7 +9,7 @@ Model N has kind, policy, opset, exporter's style and data that follow from N al
 policies make a Latin square: of K kinds and P policies, K * P models in a row have every pair once.
   compiled   loss and gradients of a step whose loss scale has settled
   rewritten  the result of --emit=onnx, evaluated as its types round, after onnx.checker
-An error passes when it is at most four times what float64 itself answers to the values that the policy may round, each moved by at most
+An error passes when it is at most four times float64's own change when the values that the policy may round each move by at most
 one rounding (the most of four draws); values that count, point, turn, or lie beyond the narrow range stay where they are.
 Results: right; wrong; skips (no step counts); untrained; refused; invalid; died; warned (not finite, and the compiler said so); range (a
 constant loss scale has no FP16 number for a gradient that float64 has). FILE keeps a line a model and form, and a run goes on where
@@ -75,7 +75,7 @@ def rows_of(number, given, compiler, folder):
 
 
 def cause_of(judge, result, flags):
-    """What was rounded though it counts; of refusals the first words."""
+    """The rounded values that must be exact; of refusals the first words."""
     try:
         if result.status == "untrained":
             return "held"

@@ -14,7 +14,7 @@ Smallest files first; each compilation with its steps has --limit seconds, and t
   steps      losses of the three steps that count, largest difference from FP32's over the first loss
   gradients  relative error of all gradients of the first step together, beside FP32's (nothing where they overflow at the first scale,
              or the file has several algorithms)
-  allowed    one rounding of the policy's operands for losses, four for gradients; or four times what FP32 itself answers to parameters and
+  allowed    one rounding of the policy's operands for losses, four for gradients; or four times FP32's own change with parameters and
              inputs that are each moved by one such rounding, where that is more (the most of four draws); or, for the backward pass of a
              file, four times the error of our own of the same file in the same policy
 A policy with a constant scale that stops at an infinite gradient has the result `range` where FP32's own gradient of that parameter,
@@ -42,7 +42,7 @@ import step_files  # noqa: E402
 import training_report as report  # noqa: E402
 
 STEPS, DRAWS, ROUNDINGS, FACTOR = 3, 4, (1, 4), 4
-# One rounding, relative, of what a policy's GEMMs read; the first word of a policy's name that is here.
+# One rounding, relative, of the operands of a policy's GEMMs; the first word of a policy's name that is here.
 UNITS = {"fp8-hybrid": 2.0**-4, "fp8-current": 2.0**-4, "fp8": 2.0**-3, "bf16": 2.0**-8, "f16": 2.0**-11, "fp32": 2.0**-24}
 FIELDS = ("case", "policy", "result", "steps", "steps_allowed", "gradients", "gradients_allowed", "skipped", "seconds", "text")
 
@@ -251,7 +251,7 @@ def write_rows(path, rows):
 
 
 def table(rows):
-    """Markdown: a row a policy, a column a form, with files that pass of those that ran, and the largest parting of losses."""
+    """Markdown: a row a policy, a column a form, with the passing files of all that ran, and the largest difference of losses."""
     forms = [form for form in "FJTO" if any(case.startswith(form) for case, _ in rows)]
     lines = ["| policy | " + " | ".join(forms) + " | steps apart | gradients apart |", "|---" * (len(forms) + 3) + "|"]
     for policy in sorted({policy for _, policy in rows}):

@@ -5,9 +5,9 @@
   check_products.py --results FILE [--forward FOLDER]... [--joint FOLDER]... [--algorithms FOLDER]... [--artifacts FOLDER]...
                     [--only REGEX] [--onnx amp-f16] [--nodes amp-f16] [--cuda amp-f16,amp-bf16,fp8-hybrid] [--ptxas PATH] [--limit SECONDS]
 
-The files are those of check_policies.py, smallest first, and FILE keeps a line for each file, policy and product in the same way.
-  onnx   ONNX's full checker passes the step; the reference interpreter gives the same bits for results and states of three steps, and
-         of one that overflows, before export and after re-import (step_files.py)
+The files are the ones of check_policies.py, smallest first, and FILE keeps a line for each file, policy and product in the same way.
+  onnx   ONNX's full checker passes the step; in the reference interpreter results and states of three steps, and
+         of one that overflows, are bitwise identical before export and after re-import (step_files.py)
          (joint graphs with --optimizer=sgd, without which their own nodes are rewritten)
   nodes  joint graphs: the file rewritten node by node is imported again and trains: three finite losses, the first within four roundings of
          the policy's operands of the loss of the file in FP32
@@ -42,7 +42,7 @@ def prepared(case):
 
 
 def step_flags(case):
-    """What makes a training step of a form that does not bring one whole, or whose own graph would be written instead."""
+    """Flags that make a training step of a form that does not bring one whole, or whose own graph would be written instead."""
     return {"F": ["--optimizer=sgd,lr=0.01", "--loss=none"], "J": ["--optimizer=sgd,lr=0.01"]}.get(case.key[0], [])
 
 

@@ -7,9 +7,9 @@
 CORPUS is the folder that scripts/corpus.sh made. For each graph and policy, after the steps:
   checker   ONNX's full checker takes the saved file
   runtime   ONNX Runtime, on the file with its norms and dropouts in the form for inference, is within the error model's tolerance of
-            `predict`, and nearer to it than what it computes of the file that came
-  bits      mpt-run gives the same bits of the saved file and of the file that came with the trainer's state
-  kept      all bytes but the elements of what trains are those that came, in the same places
+            `predict`, and nearer to it than ONNX Runtime's results of the original file
+  bits      mpt-run's results of the saved file and of the original one with the trainer's state are bitwise identical
+  kept      all bytes but the elements of trained tensors are the original ones, in the same places
 Models whose loss is in the graph alone are compared by `evaluate`. Ends with a summary; the status is non-zero when a graph failed.
 """
 import argparse
@@ -72,7 +72,7 @@ def elements(data, begin=0, end=None, inside=(GRAPH,)):
 
 
 def changed_elsewhere(before, after, trained):
-    """What differs outside the elements of what trains; nothing where the files agree there."""
+    """The difference outside the elements of trained tensors; nothing where the files agree there."""
     if len(before) != len(after):
         return f"{len(after)} bytes, not {len(before)}"
     differs = np.frombuffer(before, np.uint8) != np.frombuffer(after, np.uint8)

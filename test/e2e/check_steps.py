@@ -6,8 +6,8 @@
                  [--onnx-arithmetic native] [--markdown FILE]
 
 CORPUS is the folder that scripts/corpus.sh made. For each graph and policy: `mpt-opt --emit=onnx` writes the step; ONNX's
-full checker passes it; the reference interpreter gives the same bits for results and states of three steps, and of one that
-overflows, before export and after re-import; ONNX Runtime, where Python has it, loads the file and runs a step, whose loss
+full checker passes it; in the reference interpreter results and states of three steps, and of one that
+overflows, are bitwise identical before export and after re-import; ONNX Runtime, where Python has it, loads the file and runs a step, whose loss
 is printed beside the interpreter's (of --onnx-form=training-info it runs the graph for inference). Ends with a summary; the
 status is non-zero when a graph failed. Run it with a Python that has onnxruntime to see the last column.
 """
@@ -53,7 +53,7 @@ def run_once(path, proto, feeds):
         # NumPy has no arrays of the narrower types; the step computes them all the same.
         names = [value.name for value in session.get_outputs() if "bfloat16" not in value.type and "float8" not in value.type]
         values = dict(zip(names, session.run(names, given)))
-    except Exception as problem:  # what it cannot run is a result of this table
+    except Exception as problem:  # a graph that it cannot run is a result of this table
         return " ".join(str(problem).split())[:160]
     return float(np.asarray(values["loss"], np.float32).reshape(())) if "loss" in values else f"ran, outputs {names[0]}"
 

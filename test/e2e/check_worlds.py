@@ -6,7 +6,7 @@
 
 Each model is compiled for four replicas; the GPT has dropout, and steps with an infinity are planted into the digits. Prints a
 row a model and policy: whether each way of running it gave the bytes of one process, losses, and bytes sent a step. With --divided
-several processes divide masters and slots, and the one that they are compared with does not.
+several processes divide masters and optimizer state, and the one that they are compared with does not.
 """
 import argparse
 import hashlib
@@ -30,7 +30,7 @@ SCRIPT = str(ROOT / "test/python/world_training.py")
 
 
 def compile_all(out: pathlib.Path, names: list[str], policies: list[str], divided: bool) -> list[dict]:
-    """Those that compile; the others are named."""
+    """The runs that compile; the others are named."""
     digits = models.digits_cnn(str(out / "digits.onnx"), 16)
     gpt = models.byte_gpt(str(out / "gpt.onnx"), 2, context=32, width=64, dropout=0.1)
     runs = []
@@ -48,7 +48,7 @@ def compile_all(out: pathlib.Path, names: list[str], policies: list[str], divide
 
 
 def train(out: pathlib.Path, runs: list[dict], steps: int, transport: str, size: int) -> dict:
-    """What rank 0 saw, and each state's digest."""
+    """Rank 0's results, and each state's digest."""
     out = out / f"{transport}-{size}"
     out.mkdir(exist_ok=True)
     world = {} if transport in ("openmpi", "mpich") else {

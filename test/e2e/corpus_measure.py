@@ -3,7 +3,7 @@
 
 An error is the largest difference over the larger of the reference's largest value and a floor, 1e-3 of the largest
 gradient of the model: a gradient that is zero but for rounding must not count as all wrong. It passes when it is at most
-four times what the same graph loses in float32 in the reference implementation, or 1e-5.
+four times the same graph's float32 error in the reference implementation, or 1e-5.
 """
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ def named(reference, kind):
 def losses(got, f64, f32, spread=None):
     """Row of the worst loss over the steps in `got`.
 
-    What float32 loses by a step is its largest deviation so far, over all runs of `spread` where given: two trajectories
+    Float32's error at a step is its largest deviation so far, over all runs of `spread` where given: two trajectories
     that part keep apart, and where one of them happens to cross the float64 one says nothing about how exact it is.
     """
     single = deviations(f64, f32)["loss"]

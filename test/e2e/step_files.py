@@ -43,7 +43,7 @@ def states_of(model):
 
 
 def check(path):
-    """The full checker on the file, and what mpt.states says against the graphs."""
+    """The full checker on the file, and the entries of mpt.states against the graphs."""
     onnx.checker.check_model(str(path), full_check=True)
     model = onnx.load(path, load_external_data=False)
     graphs = [model.graph] + [info.algorithm for info in model.training_info]
@@ -75,7 +75,7 @@ def bits(array):
 
 
 def is_same(a, b):
-    """Bit for bit; any NaN is a NaN."""
+    """Bitwise identical; any NaN is a NaN."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if np.array_equal(bits(a), bits(b)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The corpus' measure itself: what passes, what does not, and that noise around zero is forgiven."""
+"""The corpus' measure itself: errors that pass, errors that fail, and that noise around zero is forgiven."""
 import os
 import sys
 

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MPT_BUILD", ROOT / "build" / "release"))
 pytestmark = pytest.mark.skipif(not (BUILD / "bin" / "mpt-opt").exists(), reason="mpt-opt is not built")
 
-# What parallel sums could make differ: filter gradients, batch statistics, scattered rows of a table, norms, dropout.
+# Values that parallel sums could make differ: filter gradients, batch statistics, scattered rows of a table, norms, dropout.
 MODEL = """
 <ir_version: 9, opset_import: ["" : 18], producer_name: "test">
 both (float[8, 3, 12, 12] image, int64[8, 16] tokens, int64[8] label) => (float loss) {
@@ -82,7 +82,7 @@ def library(request, tmp_path_factory):
 
 
 def train(library, threads, begin, end, save, load=""):
-    """Trains from step `begin` to `end`; returns what the saved file holds and what the process said."""
+    """Trains from step `begin` to `end`; returns the saved file's bytes and the numbers that the process printed."""
     # Spinning threads would starve each other where tests share the processor.
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "2"}
     said = subprocess.run([sys.executable, "-c", TRAIN, library, str(threads), str(begin), str(end), str(load), str(save), str(BUILD)],
@@ -92,7 +92,7 @@ def train(library, threads, begin, end, save, load=""):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_same_bits(library, threads, tmp_path):
-    """Run again, and cut where masters, slots, the loss scale and its counters, random counters and accumulators are in
+    """Run again, and cut where masters, optimizer state, the loss scale and its counters, random counters and accumulators are in
     motion, 100 steps end in the same file."""
     case, folder = library
     whole, skipped, loss = train(folder, threads, 0, 100, tmp_path / "whole")

@@ -162,7 +162,7 @@ class Oracle:
 
 
 def compiled(name, optimizer, folder, loss="none"):
-    """A trainer of the model, what it is fed, and its parameters; with `loss` the graph ends in the MLP's z."""
+    """A trainer of the model, its feeds, and its parameters; with `loss` the graph ends in the MLP's z."""
     model, parameters = parser.parse_model(HEAD + MODELS[name][0]), parameters_of(name)
     feeds = feeds_of(model)
     if loss != "none":

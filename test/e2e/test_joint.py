@@ -79,8 +79,8 @@ def test_every_policy_steps(tanh, tmp_path, policy):
     flags, feeds = ["--optimizer=sgd,lr=0.01", f"--policy={policy}"], {**FEEDS, "learning_rate": np.float32(0.01)}
     files, ours = (step_files.steps(tanh, [*flags, f"--backward={whose}"], feeds, tmp_path, whose, count=3) for whose in ("file", "own"))
     assert np.isfinite(files[0]["loss"]) and abs(files[0]["loss"] - ours[0]["loss"]) < 0.05 * abs(ours[0]["loss"])
-    # The same masters, slots and loss scale. Policies tell the first and the last layer by the nodes' names, which the
-    # file's backward pass has of its own, so that one may quantize there what it keeps wide on ours.
+    # The same masters, optimizer state and loss scale. Policies tell the first and the last layer by the nodes' names, which the
+    # file's backward pass has of its own, so that one may quantize values there that it keeps wide on ours.
     quantized = {"mpt.amax_history", "mpt.tensor_scales"}
     assert set(files[1]) - quantized == set(ours[1]) - quantized
 
@@ -198,7 +198,7 @@ def test_gradients_that_are_not_recognized_are_counted(tmp_path, wrong):
 
 
 def test_momentum_of_clipped_gradients_is_not_called_sgd(tanh, tmp_path):
-    """The gradients are those before the factor that all are multiplied with; what moves by it are the file's operators."""
+    """The gradients are the values before the factor that all are multiplied with; the update behind it is the file's operators."""
     clipped = MOMENTUM + "factor = Sqrt(loss)\n" + "".join(f"{p}_clipped = Mul({p}_grad, factor)\n" for p in SHAPES)
     for p in SHAPES:
         clipped = clipped.replace(f"Add({p}_kept, {p}_grad)", f"Add({p}_kept, {p}_clipped)")

@@ -58,7 +58,7 @@ def test_states_are_inputs_and_the_bits_are_the_same(policy, tmp_path):
 @pytest.mark.parametrize("name, policy", [("cnn", "fp32"), ("cnn", "amp-f16"), ("attention", "als-f16"), ("dropout", "amp-f16")])
 def test_onnx_runtime_loops_to_the_library_s_losses(name, policy, tmp_path):
     model, feeds = build(name, tmp_path)
-    # A scale at which no step overflows: what overflows in f16 alone is finite where ONNX Runtime computes f16 in f32.
+    # A scale at which no step overflows: values that overflow in f16 alone are finite where ONNX Runtime computes f16 in f32.
     words = flags(policy, "adamw,lr=0.01,schedule=cosine,warmup=5,steps=40", *(["--loss-scale=dynamic,init=1024"] if policy == "amp-f16" else []))
     feeds["learning_rate"] = np.float32(0.01)
     path = step_files.export(model, words, tmp_path / "step.onnx", "joint", LOOPED)
@@ -69,7 +69,7 @@ def test_onnx_runtime_loops_to_the_library_s_losses(name, policy, tmp_path):
         ours.append((float(results["loss"]), bool(results.get("skipped", False))))
     assert [skipped for _, skipped in history] == [skipped for _, skipped in ours]
     losses, wanted = (np.array([loss for loss, _ in rows]) for rows in (history, ours))
-    # Before rounding has led apart what rounds differently, and where it leads.
+    # The first losses, before different rounding has led them apart, and the last ones.
     np.testing.assert_allclose(losses[:3], wanted[:3], rtol=1e-5 if policy == "fp32" else 5e-3)
     assert losses[-1] < 0.8 * losses[0] and abs(losses[-1] - wanted[-1]) < 0.1 * wanted[0]
 
@@ -89,7 +89,7 @@ def test_portable_files_have_no_fp64(name, tmp_path):
 
 
 def test_portable_functions_are_within_their_bound(tmp_path):
-    """In FP32 the gradients of a portable file are those of the other within some units in the last place."""
+    """In FP32 the gradients of a portable file agree with the other's within some units in the last place."""
     model, feeds = build("activations", tmp_path)
     before = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer}
     states = []
@@ -179,7 +179,7 @@ def test_the_example_in_cpp_loops(tmp_path):
 
 
 def test_nothing_is_computed_or_copied_twice(tmp_path):
-    """No two nodes are equal, outputs are what nodes make, and labels are compared with classes without tables of either."""
+    """No two nodes are equal, outputs are results of nodes, and labels are compared with classes without tables of either."""
     model, feeds = build("cnn", tmp_path)
     proto, _ = step_files.compare(model, flags("fp32"), feeds, tmp_path, "joint", LOOPED)
     keys = []

@@ -15,7 +15,7 @@ from meaning import draft, evaluate, kinds  # noqa: E402
 
 @pytest.mark.parametrize("name", kinds.KINDS)
 def test_evaluator(name):
-    """Typed and float64 values are those of ONNX's reference evaluator."""
+    """Typed and float64 values agree with ONNX's reference evaluator."""
     for seed, opset in enumerate((13, 21)):
         case = kinds.make(name, seed, opset, draft.STYLES[seed])
         onnx.checker.check_model(case.model, full_check=True)

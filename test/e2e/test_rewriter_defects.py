@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Defects seen in other precision tools, each as a test that this compiler passes; the name says what the defect was."""
+"""Defects seen in other precision tools, each as a test that this compiler passes; the name describes the defect."""
 import ctypes
 import json
 import os

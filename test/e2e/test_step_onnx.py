@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps as .onnx: valid, the same bits in the reference interpreter after re-import, executable from the file alone."""
+"""Training steps as .onnx: valid, bitwise identical in the reference interpreter after re-import, executable from the file alone."""
 import os
 import pathlib
 import sys
@@ -38,7 +38,7 @@ MODELS = {
   g = Flatten(f)
   z = Gemm<transB = 1>(g, w3, b3)
 }""", {"w1": (4, 2, 3, 3), "w2": (5, 4, 1, 1), "w3": (3, 5), "b3": (3,)}, (4, 2, 9, 8)),
-    # Transposed convolutions whose results are longer than what their windows write: their gradients leave samples out.
+    # Transposed convolutions whose results are longer than the samples that their windows write: their gradients leave samples out.
     "longer": ("""longer (float[4, 2, 5] x) => (float[4, 3] z) {
   t = ConvTranspose<strides = [3], output_padding = [2]>(x, w1)
   a = Tanh(t)
@@ -145,7 +145,7 @@ def test_more_graphs(name, policy, tmp_path):
 
 @pytest.mark.parametrize("policy,name", [("fp8-e5m2", "attention"), ("fp32", "dropout")])
 def test_the_generator_counts_beyond_32_bits(policy, name, tmp_path):
-    """A step's upper half is a part of the stream, in rounding and in dropout: before export, after it, and not that of step 5."""
+    """A step's upper half is a part of the stream, in rounding and in dropout: before export, after it, and not the stream of step 5."""
     model, feeds = build(name, tmp_path)
     path = step_files.export(model, flags(policy), tmp_path / "step.onnx")
     states = step_files.states_of(step_files.check(path))

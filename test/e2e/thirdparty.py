@@ -3,7 +3,7 @@
 
   PYTHONPATH=test/e2e python ../shared/corpus/make_forward.py --out DIR --source third --variants loss
 
-in an environment with the corpus' packages and torchvision==0.28.0, timm, transformers. The losses are those of the corpus; the
+in an environment with the corpus' packages and torchvision==0.28.0, timm, transformers. The losses are the corpus'; the
 largest models have 90 million parameters. Models with drop path or other random ops have no gradient to compare: they are
 here to be compiled.
 """
@@ -57,7 +57,7 @@ class Logits(torch.nn.Module):
 SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
 WORDS = dict(SIZES, vocab_size=100)
 PATCHES = dict(num_labels=10, image_size=32)
-# Configuration class without its "Config": (what the model class adds, kind, settings).
+# Configuration class without its "Config": (suffix of the model class, kind, settings).
 TRANSFORMERS = {
     "Bert": ("ForMaskedLM", "words", dict(WORDS, max_position_embeddings=32)),
     "DistilBert": ("ForMaskedLM", "words", dict(vocab_size=100, dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=32)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What checks of training files share: rows of a policy, a line and a row of Markdown for each file, the status."""
+"""Common parts of the checks of training files: rows of a policy, a line and a row of Markdown for each file, the status."""
 import pathlib
 import tempfile
 
@@ -9,7 +9,7 @@ import corpus_measure as measure
 
 
 def distance(gradients, exact):
-    """Of all gradients together, relative to those of `exact`."""
+    """Of all gradients together, relative to the gradients of `exact`."""
     apart = sum(float(np.sum((gradients[name].astype(np.float64) - value)**2)) for name, value in exact.items())
     return (apart / max(sum(float(np.sum(value.astype(np.float64)**2)) for value in exact.values()), 1e-300))**0.5
 

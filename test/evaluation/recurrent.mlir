@@ -102,7 +102,7 @@ func.func @relu() {
   return
 }
 
-// BF16 states: the cell state stays FP32, and what a GEMM reads is the rounded state.
+// BF16 states: the cell state stays FP32, and GEMMs read the rounded state.
 func.func @narrow() {
   %x = mpt.constant dense<0.0> : tensor<2x1x4xbf16>
   %r = mpt.constant dense<[[0.0], [0.0], [0.0], [1.0]]> : tensor<4x1xbf16>

@@ -70,7 +70,7 @@ func.func @layer_scale() {
 }
 
 // All magnitudes e^-20: the quantile is the mean; 6e-8 / e^-20 = 29.1, down to 16. The largest magnitude bounds it, below 1
-// too: 65504 / (256 * 1000) = 0.256. What is large enough stays as it is.
+// too: 65504 / (256 * 1000) = 0.256. Values large enough stay as they are.
 func.func @cast_scale() {
   %mean = mpt.constant dense<-20.0> : tensor<f32>
   %square = mpt.constant dense<400.0> : tensor<f32>

@@ -1,5 +1,5 @@
 // RUN: mpt-run %s
-// What a model states of gradients changes no value.
+// A model's statements on gradients change no value.
 
 func.func @values() {
   %x = mpt.constant dense<[1.0, -2.0]> : tensor<2xf32>

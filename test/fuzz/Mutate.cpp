@@ -213,7 +213,7 @@ private:
     }
   }
 
-  /// What says which value is a gradient, a new value, a buffer or a binding.
+  /// Changes which value is a gradient, a new value, a buffer or a binding.
   void changeRole(onnx::ModelProto &model, onnx::GraphProto &graph) {
     if (model.training_info_size() && below(2)) {
       auto &info = anyOf(*model.mutable_training_info());
@@ -268,7 +268,7 @@ private:
     std::vector<const FieldDescriptor *> set;
     r.ListFields(message, &set);
     for (const FieldDescriptor *field : set) {
-      // What is there is worth more than what could be.
+      // Fields that are set are worth more than fields that could be.
       places.insert(places.end(), 4, {&message, field});
       int count = field->is_repeated() ? r.FieldSize(message, field) : 1;
       for (int i = 0; i < count; ++i) {

@@ -9,7 +9,7 @@
 
 namespace mpt::fuzz {
 
-/// Changes a binary model in one to four places. Either fields: numbers become extreme, names those of other values,
+/// Changes a binary model in one to four places. Either fields: numbers become extreme, names become other values',
 /// operators others, fields are added, doubled, dropped or swapped. Or the graph, which stays one in which most names
 /// have a meaning: nodes go, double or read other values, attributes, shapes, element types and operator sets change,
 /// outputs and bindings get other roles, the files beside it (see split()) are changed in turn. Now and then, and for

@@ -64,7 +64,7 @@ void write(const std::string &path, const std::string &bytes) {
   llvm::raw_fd_ostream(path, code) << bytes;
 }
 
-/// The model, and what lies beside it; what an earlier one had goes.
+/// The model, and the files beside it; files of an earlier one go.
 void writeParts(const std::string &path, const mpt::fuzz::Parts &parts) {
   write(path, parts.model);
   for (auto [name, bytes] : {std::pair("checkpoint", &parts.checkpoint), std::pair("optimizer", &parts.optimizer),

@@ -3,7 +3,7 @@
 """Seeds for fuzz_import and MutationTest: make_seeds.py OUT [FOLDER...].
 
 Writes the models of the folder seeds as binary files, one with weights in packed and sparse form, and one of each form of training graph: joint graphs, TrainingInfoProto with
-each optimizer, ONNX Runtime's artifacts with what lies beside them. Of each FOLDER those files of the same forms that have at most
+each optimizer, ONNX Runtime's artifacts with the files beside them. Of each FOLDER the files of the same forms that have at most
 64 KiB come too: NAME.onnx, and folders with a training_model.onnx.
 """
 import pathlib
@@ -101,7 +101,7 @@ def stored():
 
 
 def bundle(folder):
-    """A folder of artifacts as one model: what lies beside it as initializers of bytes (see split() in Mutate.h)."""
+    """A folder of artifacts as one model: the files beside it as initializers of bytes (see split() in Mutate.h)."""
     model = onnx.load(folder / "training_model.onnx")
     for name, file in (("checkpoint", "checkpoint"), ("optimizer", "optimizer_model.onnx"), ("evaluation", "eval_model.onnx")):
         if (folder / file).exists():

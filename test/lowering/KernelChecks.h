@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors to run kernels on, and comparison with what is wanted.
+// Tensors to run kernels on, and comparison with wanted values.
 #ifndef MPT_TEST_LOWERING_KERNELCHECKS_H
 #define MPT_TEST_LOWERING_KERNELCHECKS_H
 
@@ -28,7 +28,7 @@ inline TestTensor fill(std::vector<int64_t> shape, const std::function<double(in
   return result;
 }
 
-/// Each value within `relative` of what is wanted, or `absolute` where that is more.
+/// Each value within `relative` of the wanted one, or `absolute` where that is more.
 inline void expect(const char *name, const std::vector<TestTensor> &got, const std::vector<std::vector<double>> &want,
                    double relative, double absolute = 0) {
   if (got.size() != want.size()) {

@@ -133,7 +133,7 @@ FusionOp wrap(func::FuncOp function) {
   return fusion;
 }
 
-/// A context with what kernels are written in and lowered to.
+/// A context with the dialects that kernels are written in and lowered to.
 class KernelContext {
 public:
   KernelContext() : context(registry(), MLIRContext::Threading::DISABLED) {
@@ -230,7 +230,7 @@ LogicalResult KernelRun::build(const std::vector<std::vector<int64_t>> &outputSt
   return success();
 }
 
-/// What code calls for single bf16 values on processors without such a conversion, as emitted libraries define it. By
+/// The conversion that code calls for single bf16 values on processors without one, as emitted libraries define it. By
 /// bits, since a cast here would be that call.
 static __bf16 roundToBFloat16(float value) {
   uint32_t bits;

@@ -149,7 +149,7 @@ void rows() {
   }
   auto got = runKernel(text, {x}), again = runKernel(text, {x}, {}, 5);
   expect("softmax", got, {y, sums}, 1e-6);
-  // The same bits however the work is divided.
+  // Bitwise identical however the work is divided.
   if (!got.empty() && !again.empty())
     expect("softmax in five pieces", again, {got[0].values, got[1].values}, 0);
   // Columns of a row-major tensor are the rows here: lanes lie across the kept dimension.
@@ -157,7 +157,7 @@ void rows() {
   turned.strides = {1, 9};
   expect("softmax of a transposed buffer", runKernel(text, {turned}, {{1, 9}}), {y, sums}, 1e-6);
 
-  // A result of the row that none of its elements needs is computed before the elements may overwrite what it reads.
+  // A result of the row that none of its elements needs is computed before the elements may overwrite its operands.
   TestTensor z = uniform({9, 100}, -5, 5);
   std::vector<double> total, top(9, 0);
   for (size_t i = 0; i < z.values.size(); ++i) {
@@ -175,8 +175,8 @@ void rows() {
          {total, top}, 0);
 }
 
-/// Statistics that are gathered while what they are of is stored; some of them over what a first walk over the row
-/// gave.
+/// Statistics that are gathered while their elements are stored; some of them over results of a first walk over the
+/// row.
 void statistics() {
   TestTensor x = uniform({9, 100}, -5, 5);
   x.values[150] = NAN;
@@ -635,7 +635,7 @@ static void bundledSums() {
          want, 1e-6);
 }
 
-/// A pass down columns that writes what it adds up.
+/// A pass down columns that writes the terms it adds up.
 static void columnsWithElements() {
   const char *text =
       R"(func.func @f(%x: tensor<300x70xf16>, %y: tensor<300x70xf16>) -> (tensor<300x70xf16>, tensor<70xf32>) {
@@ -713,7 +713,7 @@ static void scatters() {
            {{3000, 3000, 0, 0}}, 0);
 }
 
-/// A new schedule is one file and one line of the list: it makes what it matches, the others make the rest.
+/// A new schedule is one file and one line of the list: it makes the kernels that it matches, the others make the rest.
 static void plantedSchedule() {
   testPlanted = true;
   for (int64_t extent : {60, 100}) {
@@ -762,7 +762,7 @@ static void everything() {
 }
 
 int main(int argc, char **argv) {
-  // GPU schedules: what they compute on this processor, and what ptxas says about their code.
+  // GPU schedules: their results on this processor, and the output of ptxas for their code.
   if (argc > 1 && std::string(argv[1]) == "--device") {
     testDevice = true;
     everything();

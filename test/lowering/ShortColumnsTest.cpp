@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of few terms down columns, which threads of a block share on a GPU: every kind and type, numbers of points that
-// leave threads without any, and what else such kernels read and write.
+// leave threads without any, and other operands and results of such kernels.
 #include "KernelChecks.h"
 
 #include <string>
@@ -107,7 +107,7 @@ void elsewhere() {
   expect("short columns read elsewhere", runKernel(text, {x}), {want}, 0);
 }
 
-/// What a thread leaves to another is FP64: terms that cancel between threads leave what is small beside them.
+/// Partial sums that threads exchange are FP64: terms that cancel between threads leave the small ones beside them.
 void cancelling() {
   TestTensor x = fill({16, 256}, [](int64_t i) {
     int64_t term = i / 256;

@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
 // RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=PTX
 
-// Sixteen bytes of the narrowest type a thread, guarded as a whole; the output may take the input's place.
+// Sixteen bytes of the narrowest type a thread, predicated as a whole; the output may take the input's place.
 // CHECK: func.func private @kernel0
 // CHECK-SAME: mpt.block = array<i64: 64, 1, 1>
 // CHECK-SAME: mpt.grid = array<i64: 128, 1, 1>

@@ -36,7 +36,7 @@ func.func @saturating(%x: tensor<1024x64xf32>) -> tensor<1024x64xf8E4M3FN> {
   return %r : tensor<1024x64xf8E4M3FN>
 }
 
-// Where a cast does not saturate, what lies beyond the range is put in by a comparison.
+// Where a cast does not saturate, values beyond the range are put in by a comparison.
 // CHECK-LABEL: .entry kernel2(
 // CHECK: setp.gt.f32 {{.*}}, 0f43E80000
 // CHECK: cvt.rn.satfinite.e4m3x2.f32
@@ -135,7 +135,7 @@ func.func @labels(%x: tensor<4096x256xf32>, %l: tensor<4096xi64>) -> tensor<4096
   return %r : tensor<4096x256xbf16>
 }
 
-// Rows share what depends on their lanes alone: four rows a thread, one load of the scale.
+// Rows share operands that depend on their lanes alone: four rows a thread, one load of the scale.
 // CHECK-LABEL: .entry kernel8(
 // CHECK-COUNT-2: ld.global.v4.b32
 // CHECK-COUNT-4: ld.global.v4.b32

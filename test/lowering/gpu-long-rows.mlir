@@ -24,7 +24,7 @@ func.func @four(%x: tensor<4x400000xf32>) -> tensor<4xf32> {
 }
 
 // Elements and sums of all of them, as layer-wise scales want of a gradient: slices of the one row write their elements, and
-// the second launch does what follows on the sums.
+// the second launch does the ops on the sums.
 // CHECK: func.func private @kernel1(
 // CHECK-SAME: mpt.grid = array<i64: 1, {{[1-9][0-9]+}}, 1>
 // CHECK-SAME: mpt.schedule = "columns"

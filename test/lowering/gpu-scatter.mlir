@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
 
 // Rows of a table's gradient: the start everywhere, the places of the updates, their links, the sums of slices of 256 updates, and
-// what the slices make together. Of the result and of scratch no more is moved than the updates reach: 600 rows of 8 halves, and
+// the sums of all slices. Of the result and of scratch no more is moved than the updates reach: 600 rows of 8 halves, and
 // sums of slices in FP32.
 // CHECK: func.func private @[[K:.*]](%{{.*}}: memref<600xi64>, %{{.*}}: memref<600x8xf16>, %{{.*}}: memref<1000x8xf16>, %{{.*}}: memref<34560xi8>)
 // CHECK-SAME: mpt.schedule = "scatter"

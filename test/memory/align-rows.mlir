@@ -2,7 +2,7 @@
 // RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s --check-prefixes=CHECK,CPU
 // RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --memory-verify-alignment=smallest=65536 -o /dev/null
 
-// What a GEMM writes and another one reads has rows at multiples of 16 bytes on a GPU; the kernel between them takes both, in
+// A matrix that a GEMM writes and another one reads has rows at multiples of 16 bytes on a GPU; the kernel between them takes both, in
 // vectors. Results of the function lie as the caller has them.
 // CHECK-LABEL: func.func @logits
 // GPU: rt.alloc : memref<512x1001xbf16, strided<[1008, 1]>>

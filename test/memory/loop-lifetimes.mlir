@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --memory-plan --memory-verify-plan | FileCheck %s
 
 // Scratch that the body of a loop writes and reads in turn lives through all passes: buffers of one loop have memory of
-// their own, and what is dead before it is reused.
+// their own, and buffers dead before it are reused.
 // CHECK-LABEL: func.func @turns
 // CHECK-SAME: mpt.arena_bytes = 512 : i64
 func.func @turns(%x: memref<4x64xf32>, %y: memref<4x64xf32>) {

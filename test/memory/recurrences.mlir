@@ -41,7 +41,7 @@ func.func @lstm_backward(%dy: tensor<7x4x16xbf16>, %r: tensor<64x16xbf16>, %h0: 
   return %dx, %dc0 : tensor<7x4x64xbf16>, tensor<4x16xf32>
 }
 
-// With its reset first, a GRU has two GEMMs a step, of the parts of its weights. Rows of what GEMMs exchange begin aligned.
+// With its reset first, a GRU has two GEMMs a step, of the parts of its weights. Rows of matrices between GEMMs begin aligned.
 // CHECK-LABEL: func.func @reset_first(
 // CHECK: rt.repeat 5 times
 // CHECK-SAME: -{{[0-9]+}}
@@ -60,7 +60,7 @@ func.func @reset_first(%x: tensor<5x2x36xf16>, %w: tensor<36x12xf32>, %h0: tenso
   return %y : tensor<5x2x12xf16>
 }
 
-// Sequences of one step need no loop backward, and those of none have gradients of 0.
+// Sequences of one step need no loop backward, and sequences of none have gradients of 0.
 // CHECK-LABEL: func.func @one(
 // CHECK-NOT: rt.repeat
 // CHECK: rt.gemm

@@ -4,7 +4,7 @@
 
 // REFUSED: expected 8-bit operands that the library multiplies, got others: run fusion-widen-operands
 
-// The scales of 8-bit operands go to the GEMM, which stores what is left after rounding.
+// The scales of 8-bit operands go to the GEMM, which stores the scaled and rounded result.
 // CHECK-LABEL: func.func @scaled
 // CHECK: rt.gemm %arg0, %{{.*}} operand_scales %arg2, %arg3 : memref<f32>, memref<f32> into %{{.*}} : {{.*}}, memref<32x64xbf16>
 // CHECK-NOT: rt.launch

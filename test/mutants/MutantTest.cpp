@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutation of verified modules: whatever changes what a step does under scale must be refused by precision-verify.
+// Mutation of verified modules: whatever changes a step's behaviour under scale must be refused by precision-verify.
 //
 //   MutantTest MODELS [--each=N] [--every=N] [--list=FILE] [--policy=NAME] [--phase=NAME] [--target=NAME]
 //
 // Compiles each recipe (a model of the folder with flags) under each policy to the end of precision, makes mutants, and
-// verifies them. With --phase fusion or library, the passes that verify those phases do, and what depends on the scale
+// verifies them. With --phase fusion or library, the passes that verify these phases do, and dependence on the scale
 // is wrong. --each: how many other values an operand is exchanged for; --every: one mutant of so many, evenly;
 // --list: where survivors are written. Fails where a survivor's step is wrong (StepOracle.h), or where a right module
 // is refused.

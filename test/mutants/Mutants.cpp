@@ -22,7 +22,7 @@ std::vector<Operation *> opsOf(ModuleOp module) {
   return ops;
 }
 
-/// What ops turn into under Kind::rename.
+/// The names of ops after Kind::rename.
 StringRef otherName(Operation *op) {
   static const llvm::StringMap<StringRef> names = {
       {"mpt.and", "mpt.or"},  {"mpt.or", "mpt.and"},  {"mpt.min", "mpt.max"},

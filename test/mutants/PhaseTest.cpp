@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fusion and library make of a verified step keeps its scales, its sums and its bits.
+// Phases fusion and library keep the scales, the sums and the bits of a verified step.
 //
 //   PhaseTest MODELS [--policy=NAME]
 //

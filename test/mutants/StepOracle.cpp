@@ -40,7 +40,7 @@ private:
 constexpr size_t maxOverflows = 12;
 
 /// The gradient as the backward pass makes it, before its scale and its rounding go, so that whoever reads it there
-/// sees what overflowed as well.
+/// sees its overflow as well.
 Value beforeUnscaling(Value gradient) {
   while (Operation *op = gradient.getDefiningOp()) {
     StringRef name = op->getName().getStringRef();
@@ -56,7 +56,7 @@ public:
   explicit Run(ModuleOp module, EvaluationMode mode = EvaluationMode::Oracle, bool poisons = false)
       : module(module), interpreter(module, mode), poisons(poisons) {}
 
-  /// `scale` is what losses are multiplied by at first; `at` overflows in the second update.
+  /// `scale` is the first loss scale; `at` overflows in the second update.
   std::optional<Trace> operator()(double scale, Value at) {
     if (failed(interpreter.initialize()))
       return std::nullopt;
@@ -134,7 +134,7 @@ void setConstantScales(ModuleOp module, double scale) {
 
 bool isAbout(StringRef name, ArrayRef<std::string> names) { return llvm::is_contained(names, name); }
 
-/// Equal but for the order in which FP64 sums; `leaves` names what is not compared.
+/// Equal but for the order in which FP64 sums; `leaves` names values that are not compared.
 bool same(const std::map<std::string, std::vector<double>> &a, const std::map<std::string, std::vector<double>> &b,
           ArrayRef<std::string> leaves = {}) {
   for (const auto &[name, list] : a) {
@@ -214,7 +214,7 @@ Behaviour mutants::behaviourOf(ModuleOp original) {
   return behaviour;
 }
 
-/// In what is no scale itself.
+/// In values that are no scales themselves.
 static bool dependsOnScale(const Behaviour &mutant) {
   std::vector<std::string> about = {"result loss_scale", TrainDialect::kAmaxHistory.str(),
                                     TrainDialect::kTensorScales.str()};
@@ -260,7 +260,7 @@ Verdict mutants::compare(const Behaviour &original, const Behaviour &mutant) {
   for (auto [a, b] : llvm::zip_equal(original.overflows, mutant.overflows)) {
     if (a.size() != b.size() || !scalesMove(a, b))
       return Verdict::wrong;
-    // The last call of the second update is the one that is skipped: it leaves what the call before it left.
+    // The last call of the second update is the one that is skipped: it leaves the states of the call before it.
     size_t calls = b.size() / 3, skipped = 2 * calls - 1;
     bool keeps = same(only(a[skipped], false, mutant.always), only(a[calls - 1], false, mutant.always));
     if (keeps && !same(only(b[skipped], false, mutant.always), only(b[calls - 1], false, mutant.always)))
@@ -311,7 +311,7 @@ std::string mutants::differenceUnderScale(const PhaseRuns &a, const PhaseRuns &b
     for (auto [u, v] : llvm::zip_equal(x, y))
       if (skips(u) != skips(v))
         return "another step is skipped";
-  // Scales of tensors are FP32 even here. A gradient that is 0 but for FP64's last bits, as that of a bias before batch
+  // Scales of tensors are FP32 even here. A gradient that is 0 but for FP64's last bits, as a bias's before batch
   // normalization, is 0.
   return difference(a.scales, b.scales,
                     [](double x, double y, double size) { return std::abs(x - y) <= 1e-7 * std::max(size, 1e-5); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a module's training step does under scale: steps that are finite, that overflow, and that move the scale.
+// The behaviour of a module's training step under scale: steps that are finite, that overflow, and that move the scale.
 #ifndef MPT_TEST_MUTANTS_STEPORACLE_H
 #define MPT_TEST_MUTANTS_STEPORACLE_H
 
@@ -41,8 +41,8 @@ struct PhaseRuns {
   std::vector<Trace> scales, exact;
 };
 std::optional<PhaseRuns> phaseRunsOf(mlir::ModuleOp module);
-/// What is not the same: of states and results in FP64, but for its last bits, and of the steps that are skipped. Empty
-/// where all is.
+/// The first difference: of states and results in FP64, but for its last bits, and of the steps that are skipped. Empty
+/// where there is none.
 std::string differenceUnderScale(const PhaseRuns &a, const PhaseRuns &b);
 /// The same of bits in exact runs.
 std::string differenceOfBits(const PhaseRuns &a, const PhaseRuns &b);

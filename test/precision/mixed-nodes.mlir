@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --precision-assign-nodes=policy=amp-f16 --precision-cast-nodes -split-input-file | FileCheck %s
 // RUN: mpt-opt %s --precision-assign-nodes=policy=fp32 --precision-cast-nodes -split-input-file | FileCheck %s --check-prefix=FP32
 
-// A model that is mixed already. What it widened is read narrow where narrow is wanted, by any number of readers, and the
+// A model that is mixed already. A value that it widened is read narrow where narrow is wanted, by any number of readers, and the
 // pair of casts goes away; FP32 as the policy leaves every cast.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: op_type = "Cast"
@@ -24,7 +24,7 @@ func.func @main(%x: tensor<8x8xf16> {mpt.name = "x"}) -> (tensor<8x8xf16> {mpt.n
 
 // -----
 
-// An FP32 GEMM behind a widening reads what was widened; one narrowing of the model serves the new narrow reader too.
+// An FP32 GEMM behind a widening reads the value before it; one narrowing of the model serves the new narrow reader too.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: op_type = "Cast"
 // CHECK: "onnx.node"(%arg0, %arg0) {{.*}}op_type = "MatMul"

@@ -57,7 +57,7 @@ func.func @main(%x: tensor<8x8xf32> {mpt.name = "x"}) -> (tensor<8x8xf32> {mpt.n
 
 // -----
 
-// What a loop carries may have any range, inside and behind it.
+// Loop-carried values may have any range, inside and behind it.
 // RULES-LABEL: func.func @main
 func.func @main(%n: tensor<i64> {mpt.name = "n"}, %x: tensor<8x8xf32> {mpt.name = "x"}) -> (tensor<8x8xf32> {mpt.name = "y"}) {
   %true = "onnx.node"() <{attrs = {value = dense<true> : tensor<i1>}, domain = "", op_type = "Constant", output_names = ["true"], version = 17 : i64}> : () -> tensor<i1>

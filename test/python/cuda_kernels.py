@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kernel of a training step for CUDA against the interpreter on the very values that the kernel worked with.
 
-The step is compiled at the level of fusions with all results of fusions as outputs (but those that become state, which are read
-there), and runs without a GPU. The interpreter takes every fusion by itself, with the GEMMs and convolutions that feed it, and computes it from what the kernel read: both round alike,
-so that a wrong kernel stands out in every policy, whatever that makes of the step as a whole. As a program it makes
+The step is compiled at the level of fusions with all results of fusions as outputs (except results that become state, which are read there), and runs
+without a GPU. The interpreter takes every fusion by itself, with the GEMMs and convolutions that feed it, and computes it from the kernel's operands:
+both round alike, so that a wrong kernel stands out in every policy, whatever its effect on the step as a whole. As a program it makes
 steps: cuda_kernels.py LIBRARY STATE BATCH.npz LATER-STATE, or LIBRARY STATE BATCH.npz INPUTS VALUES STATE-AFTER STATES.json."""
 import concurrent.futures
 import json
@@ -87,7 +87,7 @@ class Step:
                           *self.after]) + "\n"
 
     def roots(self) -> list:
-        """Fusions, attention, and what else becomes a state or a result."""
+        """Fusions, attention, and all other ops whose results become a state or a result."""
         kept = {operand for op in self.ops if op.name in ("train.write", "func.return") for operand in op.operands}
         return [op for op in self.ops if op.name in ("mpt.fusion", "library.gemm", "library.attention", "library.attention_gradient") or op.name != "train.read" and kept & set(op.results)]
 
@@ -160,7 +160,7 @@ def words(*command, **options):
 
 
 def compare(build, step, roots, folder, n) -> dict:
-    """{value: (distance from the interpreter's, relative to its largest element; what is wrong, or nothing)} of step `n`."""
+    """{value: (distance from the interpreter's, relative to its largest element; an error message, or nothing)} of step `n`."""
     import mpt_run
     states = {op.results[0]: state_of(op) for op in step.ops if op.name == "train.read"}
     values = {name: value for what in ("state", "inputs", "values")
@@ -184,7 +184,7 @@ def compare(build, step, roots, folder, n) -> dict:
             distance, text = apart(values[name], want)
             if text:
                 exact = exact or interpret("--fp64")
-                # Where terms cancel, what the interpreter itself loses is the measure.
+                # Where terms cancel, the rounding error of the interpreter itself is the measure.
                 lost = largest(exact[name] - want.astype(np.float64)) if want.dtype.name not in ("bool", "int32", "int64") else 0
                 # Scores' gradients are rounded before their scale here, and behind it by cuDNN: a step of the largest sum.
                 other = STEP.get(want.dtype.name, 0) * largest(want) if "attend_gradient" in ops_of(root) else 0

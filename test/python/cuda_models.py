@@ -113,7 +113,7 @@ def depthwise(path, rank=2):
 
 
 def normalized(path, shift=0.0):
-    """Convolutions with batch norm, channels in eights; `shift` moves the inputs, and with them the means of what is normalized."""
+    """Convolutions with batch norm, channels in eights; `shift` moves the inputs, and with them the means that the norms subtract."""
     nodes, weights, last = [], {}, "x"
     for i, (inputs, outputs) in enumerate([(8, 16), (16, 24)]):
         weights |= {f"w{i}": values(i, outputs, inputs, 3, 3) + np.float32(0.05 if shift else 0), f"scale{i}": 1 + values(10 + i, outputs),
@@ -161,7 +161,7 @@ def transformer(path):
 
 
 def attention(path, mask="causal", batch=4, heads=2, length=16, depth=8, key_heads=None, dropout=0.0):
-    """Attention under a mask: "causal", a constant; "padding", keys that the inputs exclude; "both" in one; "none". Heads may share those of
+    """Attention under a mask: "causal", a constant; "padding", keys that the inputs exclude; "both" in one; "none". Heads may share the heads of
     keys and values, which are repeated, and probabilities may be dropped."""
     key_heads = key_heads or heads
     width, narrow = heads * depth, key_heads * depth

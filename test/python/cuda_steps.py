@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step for CUDA and one for the CPU, both run here: kernels for the GPU as loops on the host, and the stand-in in the
+"""A training step for CUDA and one for the CPU, both run here: kernels for the GPU as loops on the host, and a fake library in the
 place of driver, cuBLASLt and cuDNN. As a program: trains one library (cuda_steps.py LIBRARY BATCH.npz OUT.npz)."""
 import pathlib
 import subprocess
@@ -21,7 +21,7 @@ class Distance:
     loss: float  # relative, the largest of the steps'
     all: float   # relative to the movement, over all parameters
     each: dict   # of every parameter, absolute
-    moved: dict  # what every parameter moved by in the other run
+    moved: dict  # every parameter's movement in the other run
 
 
 def compile_step(build, model, out, flags, cuda):
@@ -32,8 +32,8 @@ def compile_step(build, model, out, flags, cuda):
 
 
 def train(build, library, batch, cudnn=True, limit=600):
-    """{"loss": of each step, "taken": steps that moved the parameters, "violations": what the real driver would have forbidden,
-    "before/NAME", "after/NAME"}; raises with the text of what went wrong."""
+    """{"loss": of each step, "taken": steps that moved the parameters, "violations": calls that the real driver would have forbidden,
+    "before/NAME", "after/NAME"}; raises with the text of the error."""
     np.savez(f"{library}.in.npz", **batch)
     done = subprocess.run([sys.executable, __file__, str(library), f"{library}.in.npz", f"{library}.out.npz"], timeout=limit,
                           env=environment(build, cudnn), capture_output=True, text=True)
@@ -62,7 +62,7 @@ def run(build, model, flags, batch, folder, cuda, cudnn=True):
 
 
 def judge(cuda, cpu, exact):
-    """(text, problems): what the policy itself changes against FP32 (`exact`) is the measure for CUDA's step: it may lie half as far
+    """(text, problems): the policy's own distance from FP32 (`exact`) is the measure for CUDA's step: it may lie half as far
     again from FP32 as the CPU's does, a single parameter four times; 1e-3 of the movement is always allowed."""
     near, far, rounding = distance(cuda, cpu), distance(cuda, exact), distance(cpu, exact)
     problems = []

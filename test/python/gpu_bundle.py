@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bundles for machines with a GPU, packed small and run against the stand-in for driver and libraries."""
+"""Bundles for machines with a GPU, packed small and run against the fake driver and libraries."""
 import json
 import os
 import pathlib

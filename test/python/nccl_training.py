@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a training run on the stand-in, for tests: python nccl_training.py SPEC.json RANK
+"""One rank of a training run on the fake driver and NCCL, for tests: python nccl_training.py SPEC.json RANK
 
-Like world_training.py, whose batches and runs it has. With "dies" in SPEC, [rank, step], that rank is killed before that step. What the
-stand-in noted goes to OUT/RANK.json, or to standard error where the run fails.
+Like world_training.py, whose batches and runs it has. With "dies" in SPEC, [rank, step], that rank is killed before that step. The notes
+of the fake driver go to OUT/RANK.json, or to standard error where the run fails.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models with a planted overflow: where blame has to find it."""
+"""Models with a planted overflow that error attribution has to find."""
 import pathlib
 
 import numpy as np
@@ -31,7 +31,7 @@ def randn(*shape, scale=1.0, seed=0):
 
 
 def case(body, policy, node, *, inputs=None, weights=None, result=(4, 6), words=(), fixed_by="--keep-f32", says=None):
-    """`body` makes y of x (float[4, 6]) and w (float[6, 6]); `node` is to blame; `fixed_by` is None where no cast is."""
+    """`body` makes y of x (float[4, 6]) and w (float[6, 6]); `node` is the cause; `fixed_by` is None where no cast is the cause."""
     return {"body": body, "policy": policy, "node": node, "inputs": {"x": randn(4, 6)} if inputs is None else inputs,
             "weights": {"w": randn(6, 6, seed=1), **(weights or {})}, "result": result, "words": list(words), "fixed_by": fixed_by,
             "says": says}
@@ -62,12 +62,12 @@ PLANTED = {
     "loss scale": case("a = MatMul(x, w) b = Tanh(a) y = MatMul(b, w)", "amp-f16", None, words=["--loss-scale=1e12"], fixed_by="--loss-scale"),
     "gradient of a root at zero": case("a = MatMul(x, w) z = Sub(a, a) c = Sqrt(z) d = Add(c, a) y = MatMul(d, w)", "amp-bf16", "c",
                                        fixed_by=None, says="the gradient itself has no bound here"),
-    # What no type holds.
+    # Values that no type holds.
     "logarithm": case("a = Neg(x) b = Mul(a, a) c = Neg(b) d = Log(c) y = MatMul(d, w)", "fp32", "d", fixed_by=None, says="no cast is to blame"),
     "division by zero": case("a = Sub(x, x) b = Div(x, a) y = MatMul(b, w)", "fp32", "b", fixed_by=None, says="no cast is to blame"),
     "reciprocal": case("a = Sub(x, x) b = Reciprocal(a) y = MatMul(b, w)", "amp-bf16", "b", fixed_by=None, says="no cast is to blame"),
     "difference": case("a = Mul(x, huge) b = Mul(a, huge) y = MatMul(b, w)", "fp32", "b", fixed_by=None, says="no cast is to blame"),
-    # A mask's infinities are meant: the GEMM behind the softmax is to blame, not the mask.
+    # A mask's infinities are meant: the GEMM behind the softmax is the cause, not the mask.
     "behind a mask": case("a = MatMul(x, w) h = Where(mask, a, minus) s = Softmax<axis = -1>(h) t = MatMul(s, u) b = Add(t, t) "
                           "y = MatMul(b, w)", "amp-f16", "b", inputs={"x": randn(4, 6), "u": np.full((6, 6), 4e4, np.float32)},
                           words=["--loss-scale=1"]),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps with a planted bug: what a faulty compiler or runtime could do to a right module, in its text after phase precision.
+"""Steps with a planted bug: errors that a faulty compiler or runtime could make in a right module, in its text after phase precision.
 
 Each bug takes the lines of one function and changes the first place where it can; None where there is none. As a program, prints
-the table of docs/results/certificates.md: MPT_BUILD=build/release python test/python/planted_steps.py
+the table of `docs/results/certificates.md`: MPT_BUILD=build/release python test/python/planted_steps.py
 """
 import json
 import pathlib
@@ -53,7 +53,7 @@ def rounding_dropped(lines):
 
 
 def split(m, keep_second, partial):
-    """The GEMM of match `m` over halves of what is contracted, whose sums have type `partial`."""
+    """The GEMM of match `m` over halves of the contracted axis, whose sums have type `partial`."""
     indent, result, a, b, attributes, a_type, b_type, out = m.groups()
     axes = int("transpose_a = true" not in attributes), int("transpose_b = true" in attributes)
     extents = shape(a_type), shape(b_type)
@@ -92,7 +92,7 @@ def partial_sums(lines):
 
 
 def tile_dropped(lines):
-    """A GEMM leaves out half of what it contracts."""
+    """A GEMM leaves out half of its contracted axis."""
     return first(lines, lambda line: split(m, False, element(m[8])) if backward(m := MATMUL.match(line)) else None)
 
 
@@ -245,7 +245,7 @@ def certify(folder, policy: str, bug: str | None, *words):
                            f"--batch={folder / 'batch.st'}", "--steps=3", "--max-skipped=1", *words], capture_output=True, text=True)
 
 
-# fusion-verify-scales saw the bug, so that there is no library to certify.
+# fusion-verify-scales saw the bug, so that there is no library to validate.
 REFUSED = object()
 # Policies whose loss scale is dynamic.
 SCALED = {"amp-f16", "pure-f16-static", "fp8-e5m2", "fp8-e5m2-saved", "autocast-cuda-f16"}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a policy decides about a model, in a few numbers: how many values of each class are narrow, and what its casts move.
+"""A policy's decisions about a model, in a few numbers: how many values of each class are narrow, and the bytes of its casts.
 
   policy_summary.py CORPUS [--models a,b] [--policies p,q] [--expect FILE] [--update]
 
 CORPUS is the folder that scripts/corpus.sh made. Each model is compiled up to phase precision under each policy; the command fails
-where a row differs from --expect (golden/policies-corpus.json), which --update writes anew. Policies are those of
+where a row differs from --expect (golden/policies-corpus.json), which --update writes anew. Policies come from
 lib/Precision/policies.
 """
 import argparse

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates kernels of pointwise PTX on a processor, all threads at once: what the instructions that a GPU has and this processor has not
-(conversions, approximations) make of values. By the PTX ISA; an approximation is as far off as `slack` says, in units in the last place."""
+"""Evaluates kernels of pointwise PTX on a processor, all threads at once: the results of instructions that a GPU has and this processor has not
+(conversions, approximations). By the PTX ISA; an approximation is as far off as `slack` says, in units in the last place."""
 from __future__ import annotations
 
 import re

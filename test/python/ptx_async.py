@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a block has begun and not awaited: copies to shared memory (`cp.async`) and products of warpgroups (`wgmma`).
+"""Operations that a block has begun and not awaited: copies to shared memory (`cp.async`) and products of warpgroups (`wgmma`).
 
 By the PTX ISA 8.0, "Data Movement and Conversion Instructions: Asynchronous copy" and "Asynchronous Warpgroup Level Matrix
 Instructions". Faults are: bytes touched while a copy to them is on its way; bytes written while a product reads them; bytes that a
@@ -16,7 +16,7 @@ LINES = {0: 16, 1: 128, 2: 64, 3: 32}  # bytes of a line, by the descriptor's bi
 
 def offsets(extent, depth, lead, stride, line, by_depth):
     """Byte offsets [extent, depth] of 16-bit elements from a matrix's start, before the swizzle. `by_depth`: elements of a row or column
-    of the operand are neighbours (K-major), else those of one depth (MN-major)."""
+    of the operand are neighbours (K-major), else elements of one depth (MN-major)."""
     x, k = np.arange(extent)[:, None], np.arange(depth)[None, :]
     if by_depth and line == 16:
         return x // 8 * stride + x % 8 * 16 + k // 8 * lead + k % 8 * 2
@@ -70,7 +70,7 @@ class Asynchronous:
         self.fenced, self.touched, self.clock = [0 for _ in groups], [{} for _ in groups], 1
         self.works = any(op.startswith("wgmma.") for _, op, _, _ in block.kernel.code)
 
-    # ---- what other instructions do
+    # ---- accesses of other instructions
 
     def access(self, flat, who, writes, line):
         """Bytes of shared memory, each touched by a thread's instruction."""

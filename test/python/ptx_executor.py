@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stand-in's kernels of PTX, run by the interpreter (ptx_machine.py) in the memory that the stand-in has."""
+"""The fake driver's kernels of PTX, run by the interpreter (ptx_machine.py) in the fake driver's memory."""
 import ctypes
 
 import numpy as np
@@ -13,7 +13,7 @@ I64, U64 = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_uint64)
 
 
 class Executor:
-    """Runs every launch from here on, blocks in `order`. What a kernel must not do is a violation of the stand-in's."""
+    """Runs every launch from here on, blocks in `order`. A kernel's fault is a violation that the fake driver notes."""
 
     def __init__(self, standin, order="forward"):
         self.standin, self.order, self.modules, self.kernels, self.instructions = standin, order, {}, set(), set()
@@ -30,7 +30,7 @@ class Executor:
             if not size:
                 raise ptx_machine.Fault("an argument that is no address of device memory")
             begin, end = start.value, start.value + size
-            if size > MOST:  # scratch of libraries: what a kernel may want of it
+            if size > MOST:  # scratch of libraries: the MOST bytes from the argument's address on
                 begin = address & ~DEVICE
                 end = min(end, begin + MOST)
             found[begin] = np.frombuffer((ctypes.c_uint8 * (end - begin)).from_address(begin), np.uint8)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An interpreter of the PTX that the compiler emits, which looks for races and for barriers that not all threads reach.
 
-All threads of a block run at once, as numpy vectors. The threads that stand at the first instruction go on, which brings those that
-parted together again. Between two barriers no thread may touch bytes of shared memory that another one writes; of global memory no
-block may touch bytes that another one writes. What is begun and awaited later, ptx_async.py follows. Instructions are those of the PTX
+All threads of a block run at once, as numpy vectors. The threads that stand at the first instruction go on, which brings diverged
+threads together again. Between two barriers no thread may touch bytes of shared memory that another one writes; of global memory no
+block may touch bytes that another one writes. ptx_async.py follows operations that are awaited later. The instructions are the part of the PTX
 ISA that the corpus uses; another one raises Unknown.
 """
 import functools
@@ -17,7 +17,7 @@ from ptx_text import SHARED_BASE
 from ptx_wmma import WARP, Matrices
 
 CONTROL = ("bra", "bra.uni", "ret", "exit", "bar.sync", "barrier.sync")
-HALVES = ("f16x2", "bf16x2", "bf16")  # what numpy has no type for
+HALVES = ("f16x2", "bf16x2", "bf16")  # types that numpy lacks
 
 
 class Unknown(Exception):
@@ -25,7 +25,7 @@ class Unknown(Exception):
 
 
 class Fault(Exception):
-    """What a kernel must not do, by kernel and line of the PTX."""
+    """A kernel's error, by kernel and line of the PTX."""
 
 
 @functools.cache
@@ -467,7 +467,7 @@ class Block(Matrices):
         return self._logic(rest, operands, mask, np.invert)
 
     def _lop3(self, rest, operands, mask, line):
-        """Bit by bit what the table says for the three operands' bits."""
+        """Bit by bit the table's entry for the three operands' bits."""
         a, b, c = (self.get(o, "b32", mask) for o in operands[:3])
         table, value = int(operands[3], 0), np.zeros_like(a)
         for i in range(8):

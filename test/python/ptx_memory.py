@@ -48,7 +48,7 @@ class Memory:
         self.begin()
 
     def begin(self):
-        """A new launch: what blocks touched before is settled."""
+        """A new launch: earlier accesses of blocks are settled."""
         self.blocks = Accesses(len(self.data))
 
     def check(self, where, size, fault):

@@ -6,7 +6,7 @@ import numpy as np
 from ptx_numbers import KINDS
 
 SHARED_BASE = 0x1000  # shared addresses begin here, so that 0 is none
-TABLE_BASE = 0x100000  # and those of a module's tables here, far below what the system gives out
+TABLE_BASE = 0x100000  # and addresses of a module's tables here, far below the addresses that the system gives out
 
 
 class Kernel:
@@ -49,7 +49,7 @@ def parse(text: str) -> dict:
     """{name: Kernel}"""
     found, shared, names, tables, address = {}, {}, {}, {}, TABLE_BASE
     for kind, name, count, values in re.findall(r"\.(?:global|const)(?: \.align \d+)? \.(\w+) (\w+)\[(\d+)\] = \{([^}]*)\};", text):
-        data = np.zeros(int(count), KINDS[kind])  # what is not given is 0
+        data = np.zeros(int(count), KINDS[kind])  # elements that are not given are 0
         given = [int(v, 0) for v in values.split(",")]
         data[:len(given)] = np.array(given).astype(data.dtype)
         names[name], tables[address] = address, data.view(np.uint8)
@@ -59,7 +59,7 @@ def parse(text: str) -> dict:
     for entry in re.finditer(r"\.entry\s+(\w+)\s*\(([^)]*)\)[^{]*\{", text):
         end = text.index("\n}", entry.end())
         kernel = Kernel(entry[1], entry[2], text[entry.end():end], text.count("\n", 0, entry.end()) + 1)
-        for name in shared:  # behind what the kernel has of its own
+        for name in shared:  # behind the kernel's own shared variables
             kernel.shared[name] = SHARED_BASE + (kernel.shared_bytes + 15) // 16 * 16
         kernel.names, kernel.tables = names, tables
         found[entry[1]] = kernel

@@ -7,7 +7,7 @@ WARP = 32
 
 
 class Matrices:
-    """What a block does with them."""
+    """A block's operations on them."""
 
     def _fragment(self, names, kind, warp):
         """The 256 elements that a warp's registers hold."""

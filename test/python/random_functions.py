@@ -34,7 +34,7 @@ class Function:
         self.rng = np.random.default_rng(seed)
         self.name, self.arguments, self.lines, self.results, self.exact = "f", {}, [], [], True
         self.count = 0
-        self.sums = False  # what overflows or vanishes in between depends on the order
+        self.sums = False  # partial sums may overflow or vanish, depending on the order
         names = sorted(OPERATIONS)
         self.operation = operation or names[self.rng.integers(len(names))]
         OPERATIONS[self.operation](self)
@@ -88,7 +88,7 @@ class Function:
         return Value(f"%{name}", shape, kind)
 
     def operand(self, shape, kind, low=None, high=None):
-        """An argument, now and then behind operations that a kernel may compute with what reads it."""
+        """An argument, now and then behind operations that a kernel may compute together with the operand's reader."""
         value = self.argument(shape, kind, low, high)
         if low is not None or not self.happens(0.3):
             return value
@@ -220,7 +220,7 @@ def classify(f):
 
 
 def beside_ties(f, shape, kind):
-    """Midpoints of neighbours of a narrow type, and what lies closer to them than FP32's numbers do."""
+    """Midpoints of neighbours of a narrow type, and values closer to them than FP32's numbers are."""
     dtype = np.dtype(TYPES[kind])
     bits = f.rng.integers(0, 1 << (8 * dtype.itemsize - 1), shape).astype(f"u{dtype.itemsize}")
     with np.errstate(all="ignore"):

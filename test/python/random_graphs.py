@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random graphs of a dozen operations, for random_functions.py: what is fused, planned in one memory, and shown as a view."""
+"""Random graphs of a dozen operations, for random_functions.py: they test fusion, planning in one memory, and views."""
 import numpy as np
 from random_functions import OPERATIONS, Value, array
 

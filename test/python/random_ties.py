@@ -14,7 +14,7 @@ BATCH, ROWS, WIDTH, WORDS = 3, 4, 6, 20
 
 
 class Own(nn.Module):
-    """A layer, whose bias may be equal to that of others."""
+    """A layer, whose bias may be equal to another layer's."""
 
     def __init__(self, draw):
         super().__init__()
@@ -132,12 +132,12 @@ class Relative(nn.Module):
 
 
 class Parts(nn.Module):
-    """A matrix of several, as those of attentions are."""
+    """One matrix of several projections, as attentions have."""
 
     def __init__(self, draw):
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.randn(3 * WIDTH, WIDTH) * .4), nn.Parameter(torch.randn(3 * WIDTH) * .3)
-        self.whole = draw.dynamo and draw.chance(.3)  # the other exporter does not say what it has cut
+        self.whole = draw.dynamo and draw.chance(.3)  # the other exporter does not say where it has cut
 
     def forward(self, h):
         linear = nn.functional.linear

@@ -159,7 +159,7 @@ def momentum(t, p, g, rate, states, shape):
         return step(t, p, t.mean(m, g, .9, new), rate)
     if kind == 3:  # Nesterov's
         return step(t, p, t.add(g, t.scale(t.add(t.scale(m, .9), g, name=new), .9)), rate)
-    moved = t.scale(g, rate)  # Nesterov's as Keras writes it: two values read what the rate was multiplied with
+    moved = t.scale(g, rate)  # Nesterov's as Keras writes it: two values read the product with the rate
     return t.add(p, t.minus(t.scale(t.minus(t.scale(m, .9), moved, name=new), .9), moved), name=f"{p}_next")
 
 
@@ -230,7 +230,7 @@ def by_norm(t, gradients):
 
 
 def generate(seed):
-    """A model, what it holds, a feed, and words for it."""
+    """A model, its states, its parameters, a feed, a description, and the names of gradients."""
     rng = np.random.default_rng(seed)
     net = str(rng.choice(list(NETS)))
     function, width, shapes = NETS[net]
@@ -276,7 +276,7 @@ def wide(model):
 
 
 def trained(model, held, feed, steps=3, wanted=()):
-    """What the states are after some steps in float64, and further values at the first."""
+    """The states after some steps in float64, and further values at the first."""
     from onnx.reference import ReferenceEvaluator
     model = wide(model)
     model.graph.output.extend(onnx.helper.make_tensor_value_info(name, 11, None) for name in wanted)

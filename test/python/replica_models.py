@@ -66,7 +66,7 @@ def residual(path, rows=ROWS):
 
 
 def images(replicas, rows=ROWS, seed=1):
-    """Rows for `residual`, of which each replica has another mean and deviation: statistics of one are not those of all."""
+    """Rows for `residual`, of which each replica has another mean and deviation: statistics of one differ from the statistics of all."""
     random = np.random.default_rng(seed)
     x = random.standard_normal((replicas, rows, 3, 6, 6)) * np.linspace(0.5, 2, replicas).reshape(-1, 1, 1, 1, 1)
     x += np.linspace(-1, 2, replicas).reshape(-1, 1, 1, 1, 1)

@@ -24,7 +24,7 @@ def version(model):
 
 
 def a_range(model, random):
-    """(start, end) of nodes without subgraphs, what they read and what others read of them."""
+    """(start, end) of nodes without subgraphs, the values they read and the values that others read of them."""
     nodes = list(model.graph.node)
     start = int(random.integers(len(nodes)))
     end = start
@@ -67,7 +67,7 @@ def in_function(model, random):
 
 
 def branch(nodes, given, prefix):
-    """A graph of the nodes with other names for what they make."""
+    """A graph of the nodes with other names for their results."""
     made = {name: prefix + name for node in nodes for name in node.output if name}
     inside = []
     for node in nodes:
@@ -133,7 +133,7 @@ def other_order(model, random):
 
 
 def through_identities(model, random):
-    """Reads of some values go through Identity nodes, those of parameters too."""
+    """Reads of some values, parameters among them, go through Identity nodes."""
     nodes = []
     for i, node in enumerate(list(model.graph.node)):
         for k, name in enumerate(node.input):
@@ -176,7 +176,7 @@ def as_inputs(model, random):
 
 
 def bare(model, random):
-    """No names of nodes, no types but those of inputs."""
+    """No names of nodes, no types but the inputs' types."""
     del model.graph.value_info[:]
     for node in model.graph.node:
         node.name = ""
@@ -199,7 +199,7 @@ def newer(model, random):
     wanted = version(model) + int(random.integers(1, 4))
     try:
         return version_converter.convert_version(model, min(wanted, 23))
-    except Exception:  # what it cannot convert says nothing of ours
+    except Exception:  # a failed conversion says nothing of our compiler
         return model
 
 

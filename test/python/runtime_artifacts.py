@@ -23,7 +23,7 @@ def flatbuffer(tensors, frozen=(), moments=None, step=0):
     out = bytearray(struct.pack("<I", 0) + b"ODTC")
 
     def table(fields):
-        """Appends a vtable and a table of (slot, format, value or None for an offset); returns (place, offset places)."""
+        """Appends a vtable and a table of fields (number, format, value or None for an offset); returns (place, offset places)."""
         slots = 1 + max(slot for slot, _, _ in fields)
         place = len(out) + 4 + 2 * slots
         place += -place % 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models whose weights lie in a file in every way that there is, and what of a saved file must be as it was."""
+"""Models whose weights lie in a file in every way that there is, and the parts of a saved file that must not change."""
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper

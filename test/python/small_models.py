@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small graphs of the kinds of networks that the corpus holds: what the tests of policies run on, without torch."""
+"""Small graphs of the kinds of networks that the corpus holds, for the tests of policies, without torch."""
 import pathlib
 
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainers in a process of its own whose driver, cuBLASLt, cuDNN and NCCL are the stand-in: `environment` is for who starts it."""
+"""Trainers in a process of its own whose driver, cuBLASLt, cuDNN and NCCL are fake: `environment` is for who starts it."""
 import ctypes
 import json
 import os
@@ -29,14 +29,14 @@ def environment(build, cudnn=True, options=None, **variables) -> dict:
 
 
 def standin():
-    """The stand-in itself."""
+    """The fake driver itself."""
     found = ctypes.CDLL(json.loads(os.environ["STANDIN_OPTIONS"])["driver"])
     found.standin_violations.restype = ctypes.c_char_p
     return found
 
 
 def counts(found) -> Counts:
-    """What happened in the stand-in `found` so far."""
+    """The counts of events in the fake driver `found` so far."""
     result = Counts()
     found.standin_counts(ctypes.byref(result))
     return result

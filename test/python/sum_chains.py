@@ -4,7 +4,7 @@
 Numbers are positive, so that nothing cancels and a relative error is one of the sums. The chains are the branches of one graph,
 each with parameters of its own: an error of one operator is in its own gradients. Thousands of terms meet in one element, forward or
 backward. The loss adds 256 times the mean of every chain's result, so that under a loss scale of 1 values and gradients lie
-within FP16's and E5M2's range: what is lost there would hide what is lost in a sum.
+within FP16's and E5M2's range: overflow or underflow there would hide the error of a sum.
 """
 import re
 
@@ -25,7 +25,7 @@ SMALL_IMAGE = "T{k} = Transpose <perm = [1, 0]> (H{k})\nI{k} = Reshape (T{k}, co
 STEPS = ROWS_OF + "T{k} = Reshape (U{k}, steps)\n"
 ROWS_OF_STEPS = "\nG{k} = Reshape (Z{k}, back)"
 
-# ONNX operator, with what tells two chains of it apart: (nodes, shapes of its own parameters, whether all stays positive).
+# ONNX operator, with a word where it has two chains: (nodes, shapes of its own parameters, whether all stays positive).
 CHAINS = {
     "Gather": ("G{k} = Gather (H{k}, rows)", [], True),
     "GatherElements": ("G{k} = GatherElements <axis = 0> (H{k}, elements)", [], True),
@@ -73,7 +73,7 @@ CHAINS = {
     "GRU": (STEPS + "Z{k} = GRU <hidden_size = 8> (T{k}, P{k}, Q{k})" + ROWS_OF_STEPS, [(1, 24, 8), (1, 24, 8)], False),
     "LSTM": (STEPS + "Z{k} = LSTM <hidden_size = 8> (T{k}, P{k}, Q{k})" + ROWS_OF_STEPS, [(1, 32, 8), (1, 32, 8)], False),
 }
-# Operators that sum by their numeric class and have no chain, with the reason. Those of domain com.microsoft become the core
+# Operators that sum by their numeric class and have no chain, with the reason. Operators of domain com.microsoft become the core
 # operations of the chains.
 WITHOUT = {
     "DeformConv": "a MatMul behind GatherND", "CumProd": "a product: tested with ReduceProd",
@@ -116,7 +116,7 @@ def scores():
 
 
 def constants(random):
-    """What the nodes read beside x and parameters; most indices name row 0."""
+    """The nodes' operands beside x and parameters; most indices name row 0."""
     integers = lambda *values: np.array(values, np.int64)  # noqa: E731
     number = lambda value: np.array(value, np.float32)  # noqa: E731
     rows = random.choice(4, ROWS, p=[0.85, 0.05, 0.05, 0.05]).astype(np.int64)

@@ -69,7 +69,7 @@ def test_few_rows_are_not_worth_a_copy(tmp_path):
     assert done.returncode and f"expected matrix b with rows at multiples of 16 bytes, got {2 * CLASSES} bytes" in done.stderr
 
 
-# Runs in a process of its own, which opens the stand-in and not what the machine may have.
+# Runs in a process of its own, which opens the fake driver and not the machine's own.
 STEPS = """
 import json, sys
 import numpy as np

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of artifacts as ONNX Runtime writes them: training model, optimizer, checkpoint; what is used of each, and what is refused."""
+"""Folders of artifacts as ONNX Runtime writes them: training model, optimizer, checkpoint; the parts used of each, and the refused forms."""
 import os
 import subprocess
 import sys
@@ -152,7 +152,7 @@ def adamw(p, g, m, v, t, mode, corrects):
 
 
 def step_of(folder, tmp_path, x, *flags):
-    """Parameters and all other state after a step, and what was said."""
+    """Parameters and all other state after a step, and the tool's messages."""
     mpt_run.write_tensors(tmp_path / "in.safetensors", {"x": x, "learning_rate": np.float32(1e-3)})
     done = subprocess.run([mpt_run.tool(), folder, *flags, "--function=step", f"--inputs={tmp_path}/in.safetensors",
                            f"--new-state={tmp_path}/state.safetensors"], capture_output=True, text=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention with shared keys and dropout, in the forms that exporters write: calls of the library mean what the ops before them did. Both are
-run by the interpreter in FP64, where no rounding hides a difference."""
+"""Attention with shared keys and dropout, in the forms that exporters write: calls of the library compute the same as the ops they replace. Both
+are run by the interpreter in FP64, where no rounding hides a difference."""
 import random
 import re
 import subprocess
@@ -71,7 +71,7 @@ def save(path, form, heads, shared, depth, mask, dropout):
 
 
 def run(path, out, x):
-    """What `gradients` returns of the module at `path`, in FP64."""
+    """The results of `gradients` of the module at `path`, in FP64."""
     names = re.search(r"func\.func @gradients\(.*", path.read_text()).group()
     labels = re.findall(r'mpt\.name = "(\w+)"', names.split("->")[0])
     batch = {name: x if name == "x" else np.arange(BATCH, dtype=np.int64) for name in labels}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention in joint graphs, whose backward pass is written out: one call each way in every layout, which means what the ops before it did.
+"""Attention in joint graphs, whose backward pass is written out: one call each way in every layout, which means the same as the ops that it replaces.
 Both are run by the interpreter in FP64, where no rounding hides a difference."""
 import itertools
 import json
@@ -181,7 +181,7 @@ def make(path, layout, scale, mask, gradient, shared):
 
 
 def ordered(nodes, known):
-    """The nodes, each behind those that it reads."""
+    """The nodes, each behind the nodes that it reads."""
     known, left, done = set(known), list(nodes), []
     while left:
         ready = [node for node in left if known.issuperset(node.input)]
@@ -193,7 +193,7 @@ def ordered(nodes, known):
 
 
 def run(path, out, feeds):
-    """What `gradients` returns of the module at `path`, in FP64."""
+    """The results of `gradients` of the module at `path`, in FP64."""
     write_tensors(path.with_suffix(".in"), feeds)
     states = re.findall(r'train\.state +\w+ @"?([\w.]+)"? : tensor<((?:\d+x)+)(f32|f16|bf16)> .*dense_resource', path.read_text())
     write_tensors(path.with_suffix(".state"), {name: values(i, *map(int, shape[:-1].split("x"))).astype(TYPES[kind]) for i, (name, shape, kind) in enumerate(states)})
@@ -280,7 +280,7 @@ def test_steps_agree_with_the_cpu(tmp_path, layout, scale, mask, gradient, share
 
 
 def report(path):
-    """What --report=kernels says of a step."""
+    """A step's entry of --report=kernels."""
     file = path.with_suffix(".json")
     subprocess.run([tool().parent / "mpt-opt", path, "--optimizer=sgd,lr=0.1", "--policy=amp-bf16", "--target=cuda", "--arch=host", "--quiet", "--dry-run",
                     f"--report=kernels={file}"], check=True)

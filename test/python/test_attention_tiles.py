@@ -21,12 +21,12 @@ pytestmark = pytest.mark.slow
 NARROW = {"f16": lambda x: x.astype(np.float16).view(np.uint16), "bf16": to_bf16}
 WIDE = {"f16": lambda x: x.view(np.float16).astype(np.float32), "bf16": from_bf16}
 ROUNDING = {"f16": 2.0**-11, "bf16": 2.0**-8}  # to nearest, relative: half a last place
-BLOCKS, FEW = 1056, 2  # of a launch, and those that are run here: each takes every second tile
+BLOCKS, FEW = 1056, 2  # blocks of a launch, and blocks that are run here: each takes every second tile
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a call is: a kernel's code depends on the type, the bias, the depths in 32s and the kind of dropout alone."""
+    """A call: a kernel's code depends on the type, the bias, the depths in 32s and the kind of dropout alone."""
     type: str = "bf16"
     depth: int = 64
     value_depth: int = 64
@@ -75,7 +75,7 @@ def operands(form):
 
 
 def reference(form, q, k, v, bias):
-    """(o, statistics, the bound of o's error): what rounds are the probabilities and o, and FP32 sums."""
+    """(o, statistics, the bound of o's error): the probabilities, o and FP32 sums are rounded."""
     wide = lambda x: WIDE[form.type](x).astype(np.float64)  # noqa: E731
     group = form.heads // form.key_heads
     q, k, v = wide(q), wide(k).repeat(group, 1), wide(v).repeat(group, 1)
@@ -132,7 +132,7 @@ PROGRAMS = [("amp-bf16", {"mask": "both", "depth": 64, "dropout": 0.25}), ("amp-
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory):
-    """{(architecture, what comes behind "forward_" in a kernel's name): Kernel}, for launches of a few blocks"""
+    """{(architecture, the part of a kernel's name behind "forward_"): Kernel}, for launches of a few blocks"""
     found = {}
     for policy, shape in PROGRAMS:
         for arch, text in compile_model(tmp_path_factory.mktemp("program"), policy, "sm_90,sm_90a", **shape).items():
@@ -174,7 +174,7 @@ def test_both_against_float64_and_each_other(kernels, form):
     assert (found["sm_90a"] != found["sm_90"]).mean() <= 0.02
 
 
-# What is left out: one after the other, or of register fences all at once, as each serves the products behind it too.
+# Instructions that are left out: one after the other, or of register fences all at once, as each serves the products behind it too.
 PLANTED = [("cp.async.wait_group", r"cp\.async\.wait_group \t?\d;", "cp.async.wait_group 3;", "a copy on its way"),
            ("fence.proxy.async", r"fence\.proxy\.async\.shared::cta;", "", "without fence.proxy.async"),
            ("bar.sync", r"bar(rier)?\.sync\s+0;", "", "a race in shared memory"),

@@ -83,7 +83,7 @@ def decide(folder, policy, ranges="both", *words):
 
 def test_both_ends_of_the_range_decide(planted):
     plain, _ = decide(planted, "amp-f16", None)
-    assert plain["big", "mpt.matmul"][0] == "f16"  # what the static rules cannot know
+    assert plain["big", "mpt.matmul"][0] == "f16"  # the static rules do not know its range
     values, report = decide(planted, "auto")
     kind, rule = values["big", "mpt.matmul"]
     assert kind == "bf16" and "overflow f16" in rule and "measured" in rule, rule
@@ -92,7 +92,7 @@ def test_both_ends_of_the_range_decide(planted):
     kind, rule = values["y", "mpt.matmul"]
     assert "measured" in rule and "error" in rule and "in f16" in rule
     assert values["active", "mpt.tanh"][0] == "f16"
-    # Gradients too: that of small is 2^15 times that of again.
+    # Gradients too: small's is 2^15 times again's.
     gradients = [value for value in report["values"] if value["node"] == "small" and value["function"] == "step" and "overflow f16" in value["rule"]]
     assert gradients, [v for v in report["values"] if v["node"] == "small"]
     assert report["policy"] == "auto" and "budget 5.0e-01" in report["note"] and "loss scale 2^" in report["note"]
@@ -169,7 +169,7 @@ def test_errors_of_gradients_are_within_bound_and_budget(tmp_path, seed, base):
 
 
 def test_the_model_is_no_excuse_for_width(tmp_path):
-    """Bounds are no more than an order of magnitude above what is measured, in the median."""
+    """Bounds are no more than an order of magnitude above the measured errors, in the median."""
     ratios = []
     for seed in range(6):
         folder = tmp_path / str(seed)
@@ -259,7 +259,7 @@ def test_a_graph_is_rewritten_by_what_was_measured_of_its_nodes(forward):
             return onnx.reference.ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
     wanted = outcome(forward / "m.onnx")
     error = lambda: np.abs(outcome(forward / "f.onnx") - wanted).max() / np.abs(wanted).max()
-    assert rewrite(forward, "amp-f16", None)["big"][0] == "f16" and not error() < 0.05  # infinities, or what tanh makes of them
+    assert rewrite(forward, "amp-f16", None)["big"][0] == "f16" and not error() < 0.05  # infinities, or tanh of them
     assert "overflow f16" in rewrite(forward, "amp-f16")["big"][1] and error() < 5e-3
     values = rewrite(forward, "auto")
     assert values["big"][0] == "f32" and "overflow f16" in values["big"][1], values

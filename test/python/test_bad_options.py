@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options, policies and outputs that are not in order: a message, status 1, and what was there stays."""
+"""Options, policies and outputs that are not in order: a message, status 1, and existing files stay."""
 import contextlib
 import os
 import resource

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--batch-invariant: a row's results have the same bits in every batch, with any number of threads and processes, in predict, evaluate
+"""--batch-invariant: a row's results are bitwise identical in every batch, with any number of threads and processes, in predict, evaluate
 and the interpreter. Without it the same check fails on the same models."""
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who made the first infinity: mpt-run --blame, and libraries compiled with --debug-nonfinite, on planted models."""
+"""The node that made the first infinity: `mpt-run --blame`, and libraries compiled with --debug-nonfinite, on planted models."""
 import json
 import os
 import re
@@ -38,7 +38,7 @@ def test_blame_names_the_node(tmp_path, name):
         assert planted["says"] in result.stderr and "--keep-f32" not in result.stderr, result.stderr
         return
     assert planted["fixed_by"] in result.stderr
-    # The lines work: applied as they are printed, one after the other, nothing is left to blame.
+    # The lines work: applied as they are printed, one after the other, no node gives infinities or NaN any more.
     for _ in range(4):
         line = override_in(result.stderr)
         words = [word for word in words if not str(word).startswith("--loss-scale") or not line.startswith("--loss-scale")] + [line]

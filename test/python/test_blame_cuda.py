@@ -15,7 +15,7 @@ from standin import environment
 
 pytestmark = pytest.mark.slow
 
-# Prints what each step of each library said; arguments: LIBRARY and BATCH.npz in turn. Narrow types travel as bytes.
+# Prints the messages of each step of each library; arguments: LIBRARY and BATCH.npz in turn. Narrow types travel as bytes.
 STEPS = """
 import json, sys
 import ml_dtypes, numpy as np
@@ -52,7 +52,7 @@ def compile_for(build, target, words, out):
 
 
 def run(build, libraries):
-    """What the first step of each of [(library, batch)] said."""
+    """The messages of the first step of each of [(library, batch)]."""
     words = []
     for number, (library, batch) in enumerate(libraries):
         path = library.parent / f"batch{number}.npz"
@@ -70,7 +70,7 @@ def test_the_device_names_the_cpus_node(tools, tmp_path, name):
     words = write_case(tmp_path, name)
     batch = {**planted["inputs"], "target": np.zeros(planted["result"], np.float32)}
     cpu, cuda = run(tools, [(compile_for(tools, target, words, tmp_path / target), batch) for target in ("cpu", "cuda")])
-    # What is finite differs in the last digits.
+    # Finite values differ in the last digits.
     part = re.compile(r"9 run 0 of 'step': node '(.*)' \((.*)\) gave (\d+) infinities and (\d+) NaN in (\d+) values of (\w+); ")
     assert part.match(cuda), cuda
     assert part.match(cuda).groups() == part.match(cpu).groups()

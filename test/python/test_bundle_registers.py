@@ -31,7 +31,7 @@ def fusion(inputs, outputs, body):
 
 
 def finite_scalars(count):
-    """Largest elements of all tensors, each with its own check: what layer-wise and 8-bit scales leave."""
+    """Largest elements of all tensors, each with its own check: as layer-wise and 8-bit scales leave them."""
     lines, last = [], None
     for i in range(count):
         lines.append(f"%c{i} = mpt.is_finite %b_x{i} : tensor<{'f32' if i % 2 else 'bf16'}>")

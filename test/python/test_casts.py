@@ -17,7 +17,7 @@ def every(kind):
 
 
 def samples(kind):
-    """Float32 values around `kind`'s: all of them, midpoints of neighbours and values next to those, and others."""
+    """Float32 values around `kind`'s: all of them, midpoints of neighbours with the values next to them, and others."""
     values = np.unique(every(kind).astype(np.float64))
     values = values[np.isfinite(values)]
     middle = ((values[1:] + values[:-1]) / 2).astype(np.float32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mpt-run --certify of emitted libraries: right ones pass in every policy, ten planted bugs do not."""
+"""`mpt-run --certify` of emitted libraries: right ones pass in every policy, ten planted bugs do not."""
 import json
 import pathlib
 import subprocess
@@ -11,12 +11,12 @@ from mpt_run import tool, write_tensors
 from onnx import numpy_helper, parser, save
 
 POLICIES = sorted(path.stem for path in (pathlib.Path(__file__).parents[2] / "lib/Precision/policies").glob("*.mlir"))
-# One recipe a bug; the table in docs/results/certificates.md has all of both.
+# One recipe a bug; the table in `docs/results/certificates.md` has all of both.
 PLANTED = {"rounding_dropped": "amp-f16", "partial_sums": "fp32", "tile_dropped": "amp-bf16", "half_scale": "fp8-hybrid",
            "not_unscaled": "als-f16", "master_stale": "fp8-current", "copy_stale": "als-f16-product", "overflow_committed": "fp8-e5m2",
            "scale_stays": "amp-f16", "state_rounded": "autocast-cuda-f16", "mask_dropped": "pure-f16-static", "updates_narrow": "amp-bf16"}
 
-# What the compiler itself notices behind fusion.
+# Bugs that the compiler itself notices behind fusion.
 NOT_COMPILED = {"not_unscaled"}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mpt.compile: the command line it makes, and how it reports what mpt-opt says."""
+"""mpt.compile: the command line it makes, and how it reports mpt-opt's messages."""
 import logging
 import os
 import stat
@@ -12,7 +12,7 @@ from mpt import _compile
 
 @pytest.fixture
 def compiler(tmp_path, monkeypatch):
-    """A stand-in for mpt-opt that notes its arguments; `script` is what else it does."""
+    """A fake mpt-opt that notes its arguments, then runs `script`."""
 
     def install(script: str = ""):
         path = tmp_path / "mpt-opt"

@@ -93,7 +93,7 @@ def test_another_gradient_than_the_peers_is_seen(monkeypatch):
 @pytest.mark.parametrize("failure, said", [(ValueError("an odd shape"), "PyTorch refuses: ValueError: an odd shape"),
                                            ("no rule", "PyTorch has no rule: no such operator"), (np.nan, "PyTorch refuses: no slope is finite")])
 def test_a_peer_that_was_not_compared_says_why(failure, said):
-    """Nothing is dropped in silence, and what was compared before and is not any more is worse."""
+    """Nothing is dropped in silence, and a row that was compared before and is not any more is a regression."""
     pytest.importorskip("torch", reason="PyTorch is the peer here")
     import torch_adapter
     import torch_ops
@@ -149,7 +149,7 @@ def test_kinks_are_left():
 
 
 class FirstResult:
-    """A backend that loses what comes through the results behind the first."""
+    """A backend that loses the gradients that come through the results behind the first."""
 
     def __init__(self, _):
         pass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subgraphs mean what graphs mean: each operator inside an If, and sides that are not taken leave no trace."""
+"""Subgraphs mean the same as graphs: each operator inside an If, and sides that are not taken leave no trace."""
 import copy
 import pathlib
 import subprocess
@@ -53,7 +53,7 @@ def test_infinite_derivatives_of_the_other_side_do_not_count(op, tmp_path):
 
 
 def test_steps_behind_the_end_of_a_loop_do_not_count(tmp_path):
-    """Steps stop where a root would have no derivative; those that are unrolled behind that step see its number."""
+    """Steps stop where a root would have no derivative; the steps unrolled behind that one see its number."""
     body = """step (int64 i, bool k, float[2] v) => (bool k2, float[2] u) {
         one = Constant <value = float {1}> ()  s = Sqrt (v)  u = Sub (s, one)
         sum = ReduceSum <keepdims = 0> (u)  zero = Constant <value = float {0}> ()  k2 = Greater (sum, zero) }"""
@@ -131,7 +131,7 @@ def of_each_operator() -> dict:
 
 
 def imports(model: onnx.ModelProto, path: pathlib.Path) -> str:
-    """What the importer says of the model; empty where it takes it."""
+    """The importer's message about the model; empty where it takes it."""
     onnx.save(model, path)
     done = subprocess.run([tool().parent / "mpt-translate", "--import-core", path], capture_output=True, text=True)
     return done.stderr if done.returncode else ""

@@ -115,7 +115,7 @@ def test_orders_of_axes(order, setting, tmp_path):
 
 
 def test_classes_that_cannot_be(tmp_path):
-    """Scores of minus infinity, as masks write them: what remains is summed, and nothing is NaN."""
+    """Scores of minus infinity, as masks write them: the other scores are summed, and nothing is NaN."""
     feeds = batch(np.random.default_rng(2))
     feeds["x"][:, :, 3] = -np.inf
     loss, gradients = trainer(tmp_path, f"ctc,max-labels={MOST},zero-infinity=1").gradients(feeds)
@@ -202,7 +202,7 @@ def test_programs_do_not_grow_with_the_steps(target, tmp_path):
 
 
 def test_exported_steps_are_unrolled(tmp_path):
-    """--emit=onnx has no loop: standard operators, which compute what the library does."""
+    """--emit=onnx has no loop: standard operators, which compute the same as the library."""
     path, options = network(tmp_path / "n.onnx"), dict(loss=f"ctc,max-labels={MOST},zero-infinity=1", optimizer="sgd,lr=1")
     mpt.compile(path, out=tmp_path / "step.onnx", emit="onnx", **options)
     model = onnx.load(tmp_path / "step.onnx")

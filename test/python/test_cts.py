@@ -24,7 +24,7 @@ def test_conformance(target):
 
 
 def test_every_gpu_kernel_assembles():
-    """The conformance test for gpu-on-cpu: schedules compute what the interpreter does, and ptxas takes every kernel without a spill."""
+    """The conformance test for gpu-on-cpu: schedules compute the same as the interpreter, and ptxas takes every kernel without a spill."""
     if not tool().with_name("mpt-opt-toy").exists():
         pytest.skip("build mpt-opt-toy first")
     result = subprocess.run([sys.executable, SUITE, "--target=gpu-on-cpu"], capture_output=True, text=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models compiled for CUDA, trained without a GPU: kernels run as loops on the host, and a stand-in takes the place of
-the driver, cuBLASLt and cuDNN, executes as late as it may and notes what the real ones would forbid."""
+"""Models compiled for CUDA, trained without a GPU: kernels run as loops on the host, and a fake library takes the place of
+the driver, cuBLASLt and cuDNN, executes as late as it may and notes calls that the real ones would forbid."""
 import json
 import os
 import pathlib
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-# Runs in a process of its own, which opens the stand-in and not what the machine may have.
+# Runs in a process of its own, which opens the fake driver and not the machine's own.
 STEPS = """
 import json, sys
 import numpy as np
@@ -112,7 +112,7 @@ def test_a_library_that_cannot_be_recorded_costs_the_graph_alone(tmp_path, refus
 
 
 def test_cudnn_before_cublaslt_is_noted():
-    """cuDNN looks for a cuBLASLt of its own where none is loaded: trainers open theirs first, or the stand-in says so."""
+    """cuDNN looks for a cuBLASLt of its own where none is loaded: trainers open theirs first, or the fake driver says so."""
     if not os.path.exists(library(build_folder())):
         pytest.skip("the stand-in is not built")
     text = """if 1:
@@ -142,7 +142,7 @@ def expect_convolutions_of_cpu(result, policy):
 def test_convolutions_without_cudnn(tmp_path, rank, policy, way):
     result = train(tmp_path, lambda path: convolutions(path, rank), policy, cudnn=False, lr="1e-3", options={"convolutions": way})
     expect_convolutions_of_cpu(result, policy)
-    # The two operands' type, and what is stored: of channels in eights, whose accesses are vectors, and of others.
+    # The two operands' type, and the stored type: of channels in eights, whose accesses are vectors, and of others.
     types = {"fp32": "f32_f32", "amp-f16": "f16_f16", "amp-bf16": "bf16_bf16", "fp8-hybrid": "f16_f32"}[policy]
     calls = (tmp_path / "calls").read_text()
     for kernel in (f"forward_{types}_v", f"forward_{types}_s", f"data_{types}_v", f"data_{types}_s", f"weights_{types[:types.index('_')]}_f32_v"):
@@ -247,11 +247,11 @@ def test_sums_come_with_the_convolution(tmp_path, policy, way):
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE[policy])
     assert result["violations"] == "" and result["live"] == 0 and result["resumed"]
     assert (result["waits"], result["graphs"]) == (0, 4)
-    # What FP16 is rounded to is summed; BF16 is summed in FP32 before it is rounded, since cuDNN sums no BF16.
+    # For FP16, rounded values are summed; BF16 is summed in FP32 before it is rounded, since cuDNN sums no BF16.
     kind = {"amp-f16": " type 2 summed as 2", "amp-bf16": " reduced, type 9 summed as 0"}[policy]
     calls = (tmp_path / "calls").read_text()
     assert (f"convolution with sums{kind}" in calls) == (way == "together")
-    # Those of the norm's gradient: by the operation for them (23), which takes FP16 alone, or by reductions (22).
+    # The sums of the norm's gradient: by the operation for them (23), which takes FP16 alone, or by reductions (22).
     kind = {"amp-f16": "type 2 by 23", "amp-bf16": "type 9 by 22"}[policy]
     assert (f"convolution with norm's sums {kind}" in calls) == (way == "together")
 
@@ -269,7 +269,7 @@ def test_statistics_keep_their_digits(tmp_path, shift):
 
 @pytest.mark.parametrize("policy", {**TOLERANCE, **EIGHT_BITS})
 def test_attention_with_dropout(tmp_path, policy):
-    # Slowly, so that the loss stays large: what a collapsed one leaves over is the roundings of the large one.
+    # Slowly, so that the loss stays large: a collapsed loss consists of roundings of the large one.
     result = train(tmp_path, transformer, policy, lr="1e-3")
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol={**TOLERANCE, **EIGHT_BITS}[policy])
     assert result["cuda"][-1] < result["cuda"][0]

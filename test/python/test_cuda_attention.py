@@ -23,7 +23,7 @@ def attentions(model, *flags) -> int:
 
 
 def report(model, *flags) -> dict:
-    """What --report=kernels says of a step."""
+    """The --report=kernels of a step."""
     done = subprocess.run([build_folder() / "bin" / "mpt-opt", model, "--loss=softmax-cross-entropy", "--optimizer=sgd,lr=0.01",
                            "--target=cuda", "--arch=host", "--quiet", "--dry-run", "--report=kernels=-.json", *flags],
                           check=True, capture_output=True, text=True, cwd=model.parent)
@@ -72,7 +72,7 @@ def test_cudnn_may_decline(tmp_path):
 
 @pytest.mark.parametrize("most", ["4000", "7000"])
 def test_heads_take_turns(tmp_path, most):
-    """Scratch for the scores of one head, and for those of one batch."""
+    """Scratch for the scores of one head, and for the scores of one batch."""
     result = train(tmp_path, lambda path: attention(path, "both"), "amp-f16", cudnn=False, lr="1e-3", options={"score-bytes": most})
     np.testing.assert_allclose(result["cuda"], result["cpu"], rtol=TOLERANCE["amp-f16"])
     assert result["violations"] == "" and result["live"] == 0 and (result["waits"], result["graphs"]) == (0, 4)

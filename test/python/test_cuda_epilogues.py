@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls of GEMMs make on the way: GELU, its gradient and bias gradients, by cuBLASLt or apart from it."""
+"""Results that calls of GEMMs compute on the way: GELU, its gradient and bias gradients, by cuBLASLt or apart from it."""
 import re
 
 import numpy as np

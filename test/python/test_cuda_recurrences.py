@@ -32,7 +32,7 @@ print(json.dumps({"said": said, "violations": library().standin_violations().dec
 
 
 def run(folder, batch, *flags, **options):
-    """What four steps of the folder's model said, and the profile."""
+    """The output of four steps of the folder's model, and the profile."""
     build = build_folder()
     if not (build / "lib" / "libcuda_standin.so").exists() or not (build / "bin" / "mpt-opt").exists():
         pytest.skip("the compiler or the stand-in is not built")
@@ -46,7 +46,7 @@ def run(folder, batch, *flags, **options):
 
 @pytest.mark.parametrize("policy", ["fp32", "als-f16"])
 def test_loops_agree_with_the_interpreter(tmp_path, policy):
-    """What kernels read of a recurrence is what the interpreter makes of the recurrence's own operands."""
+    """The values that kernels read of a recurrence agree with the interpreter's, from the recurrence's own operands."""
     build = build_folder()
     if not (build / "lib" / "libcuda_standin.so").exists() or not (build / "bin" / "mpt-opt").exists():
         pytest.skip("the compiler or the stand-in is not built")

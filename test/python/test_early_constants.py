@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors that train and are a scale, a size or a limit elsewhere: that is what they hold before training."""
+"""Tensors that train and are a scale, a size or a limit elsewhere: there they have their values from before training."""
 import warnings
 
 import numpy as np
@@ -12,7 +12,7 @@ import mpt
 
 RANDOM = np.random.default_rng(5)
 K = np.array([1, 1, 2, 2], np.float32)
-# What reads the tensor k, which a Mul trains, to compute the output y from c.
+# Nodes that read the tensor k, which a Mul trains, to compute r from c.
 USES = {
     "scales": 'r = Resize<mode = "nearest">(c, , k)',
     "scales of another type": 'd = Cast<to = 1>(k) e = Identity(d) r = Resize<mode = "nearest">(c, , e)',

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mpt.fit: what data it takes, what it keeps, and that a run that is killed ends in the bits of one that was not."""
+"""mpt.fit: the data it takes, the files it keeps, and that a run that is killed ends in the bits of one that was not."""
 import json
 import os
 import signal

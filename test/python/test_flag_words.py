@@ -20,7 +20,7 @@ def flags(tool):
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_both_forms(tool, tmp_path):
-    """What each says with the value, and with an unknown flag behind it that shows where reading went on."""
+    """Both say the same with the value; an unknown flag behind it shows where reading went on."""
     model = str(tmp_path / "none.onnx")
     names = dict.fromkeys(flag for other in TOOLS[tool] for flag in flags(other))
     assert len(names) > 20

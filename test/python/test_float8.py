@@ -39,7 +39,7 @@ def values():
 
 def module(count: int) -> str:
     """All casts of x in one function: to nearest with both overflow modes, and stochastic. Results in f32, and as stored. Then
-    casts from what was stored, casts of 16-bit values, and state in 8 bits."""
+    casts from stored values, casts of 16-bit values, and state in 8 bits."""
     wide = f"tensor<{count}xf32>"
     lines, results = [], {}
     for kind in KIND:

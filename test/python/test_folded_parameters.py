@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters that torch's second exporter has folded or dropped by default: exp(t), zero biases, scales in other places. They train, with
-autograd's gradients, and leave in the saved file; of what cannot be undone, by either exporter, the compiler says so."""
+autograd's gradients, and leave in the saved file; where folding cannot be undone, by either exporter, the compiler says so."""
 import contextlib
 import io
 import warnings
@@ -79,7 +79,7 @@ class Scales(nn.Module):
 
 
 class Told(nn.Module):
-    """What cannot be undone: a mixture by softmax, and norms of a codebook that trains."""
+    """Folding that cannot be undone: a mixture by softmax, and norms of a codebook that trains."""
 
     def __init__(self):
         super().__init__()

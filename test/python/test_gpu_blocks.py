@@ -10,7 +10,7 @@ may be written in place is.
 
 Left out by schedule, SKIPPED: the two kernels of a scatter that follow its lists of links, which the kernels before them make in scratch; random lists
 lead outside. Labels that a loss ignores, negative indices and the loops of matrices (libraries' kernels) do not occur. A bundle updates many tensors at
-once, each with blocks of its own: of those, only the ones named above run.
+once, each with blocks of its own: only the blocks named above run.
 """
 import dataclasses
 import math
@@ -35,7 +35,7 @@ LONG, VERY_LONG = 800, 5000  # instructions of a block
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """What a kernel's text in MLIR says of its launch."""
+    """A kernel's launch, read from its text in MLIR."""
     schedule: str
     ops: str
     grid: tuple[int, ...]
@@ -89,7 +89,7 @@ def form_of(piece: str) -> str:
 
 
 def problem_of(kernel, launch: Launch, indices, again=False) -> str:
-    """What the blocks do that they must not, or nothing. `again`: after a kernel of the same form."""
+    """The blocks' first fault, or nothing. `again`: after a kernel of the same form."""
     memory, left = SparseMemory(launch.buffers, kernel.tables, indices, launch.in_place), 2 if again else 3
     try:
         memory.begin()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundle for machines with a GPU: packed, run against the stand-in for driver and libraries, broken, and resumed."""
+"""The bundle for machines with a GPU: packed, run against the fake driver and libraries, broken, and resumed."""
 import json
 import shutil
 import subprocess
@@ -51,12 +51,12 @@ def test_a_second_run_does_nothing_and_a_broken_part_stops_no_other(bundle):
     new = {row["case"]: row for row in rows[len(before):] if "case" in row}
     assert done.returncode == 1 and not new["fp32"]["ok"] and str(library.parent) in new["fp32"]["problem"]
     assert new["own-mlp amp-bf16"]["ok"]
-    done, rows = run(bundle, "gradients")  # what failed is tried again
+    done, rows = run(bundle, "gradients")  # failed cases are tried again
     assert done.returncode == 0 and rows[-2]["case"] == "own-mlp fp32" and rows[-2]["ok"] and rows[-1]["end"]
 
 
 def test_nothing_follows_a_smoke_test_in_which_nothing_is_right(bundle, tmp_path):
-    """What each start costs is worth more than the same failure in every part."""
+    """The cost of each start is worth more than the same failure in every part."""
     run(bundle, "smoke", out=tmp_path / "right")  # which extracts the data
     libraries = {path: path.read_bytes() for path in (bundle / "data" / "training" / "own-mlp").glob("*/cuda/*.so")}
     try:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 POLICIES = "fp32,amp-bf16,amp-f16,autocast-cuda-bf16,fp8-hybrid"
 MODELS = "^own-(bert|block|chain|convolutions|dropped|feedforward|gpt|shared)"
-# What steps of ResNet-50, BERT and GPT-2 ask of the libraries in these policies, in the words of calls.py (a dry run of the bundle's
+# The calls that steps of ResNet-50, BERT and GPT-2 ask of the libraries in these policies, in the words of calls.py (a dry run of the bundle's
 # speed parts lists it), and FP32; braces hold alternatives, each of which has to be there.
 REQUIRED = """
 {attention|gradient of attention} {bf16|f16}
@@ -39,7 +39,7 @@ def each(line):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """(the bundle, {kind: times} of what its checks of small models call)"""
+    """(the bundle, {kind: times} of the calls in its checks of small models)"""
     gpu_bundle.needs_standin()
     folder = tmp_path_factory.mktemp("gpu") / "bundle"
     gpu_bundle.pack(folder, "--types=", f"--policies={POLICIES}", f"--training={MODELS}", "--dry", arch="sm_90")

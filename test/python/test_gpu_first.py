@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundle's plan `first` against the stand-in, cut off at ten random places: what survives, and what goes on from it. And its clock."""
+"""The bundle's plan `first` against the fake driver, cut off at ten random places: rows survive, and a second run resumes. And its clock."""
 import json
 import random
 import re
@@ -82,7 +82,7 @@ def test_rows_come_back_into_a_folder_that_an_item_left(tmp_path, monkeypatch):
 
 
 def test_kernels_have_rates_and_no_mistake_in_a_table_loses_rows(bundle, tmp_path, monkeypatch):
-    """The names in the compiler's report are those that a GPU's profiler gives."""
+    """The names in the compiler's report are the names that a GPU's profiler gives."""
     gpu_bundle.run(bundle, "probe", out=tmp_path / "probe")  # which extracts the data
     monkeypatch.syspath_prepend(str(bundle))
     for name in ("kept", "parts", "table"):
@@ -142,7 +142,7 @@ def plan(tmp_path, monkeypatch):
 
 
 def test_the_clock_of_first(plan):
-    """The whole fits its command, and whatever it is cut at, what tells most has come before."""
+    """The whole fits its command, and wherever it is cut, the items that tell most have come before."""
     times = plan.clock(plan.choose(plan.items(False, "/tmp"), ["first"], set()))
     assert times[-1][2] <= 470, f"expected a plan within the command's 470 s, got {times[-1][2]:.0f}"
     keys = [item.key for item, _, _ in times]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of ResNet-50, BERT and GPT-2 at full widths and batches, two layers or blocks deep, for three architectures: no spill, no unaligned matrix of a
-GEMM, no kernel over its budget, the waves of the ten largest full (scripts/gpu-table.py). What would not hold is to be listed, with its figure."""
+GEMM, no kernel over its budget, the waves of the ten largest full (scripts/gpu-table.py). Exceptions are to be listed, with their figures."""
 import dataclasses
 import importlib.util
 import pathlib
@@ -30,7 +30,7 @@ table = table_script()
 @dataclasses.dataclass(frozen=True)
 class Excuse:
     """Kernels of a cell that do not hold, found by schedule and operations; `limit` is how far they may go. The reasons are in docs/results/gpu-code.md."""
-    what: str  # over: time of the busiest pipe over that of the bytes, at most; sparse: share of full waves, at least
+    what: str  # over: time of the busiest pipe over the time of the bytes, at most; sparse: share of full waves, at least
     schedule: str
     ops: frozenset
     limit: float
@@ -55,7 +55,7 @@ EXCEPTIONS: dict[tuple[str, str, str], list[Excuse]] = {
 
 
 def problems(cell, exceptions) -> list[str]:
-    """What of a cell does not hold and is not excepted, and exceptions that nothing needs."""
+    """Figures of a cell that neither hold nor are excepted, and exceptions that nothing needs."""
     found, needed = [], set()
 
     def ask(what, facts, value, beyond):

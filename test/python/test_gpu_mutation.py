@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors planted in the stand-in's libraries: each makes the bundle's check of gradients fail, and without one it passes."""
+"""Errors planted in the fake libraries: each makes the bundle's check of gradients fail, and without one it passes."""
 import gpu_bundle
 import pytest
 
@@ -19,7 +19,7 @@ def bundle(tmp_path_factory):
     gpu_bundle.needs_standin()
     folder = tmp_path_factory.mktemp("gpu") / "bundle"
     gpu_bundle.pack(folder, "--types=", "--training=^own-(gpt|chain|block|feedforward)$", "--policies=amp-bf16,amp-f16,fp8-hybrid", "--partial")
-    done, _ = gpu_bundle.run(folder, "gradients", "--list")  # extracts what was packed
+    done, _ = gpu_bundle.run(folder, "gradients", "--list")  # extracts the packed files
     assert done.returncode == 0, done.stderr
     return folder
 

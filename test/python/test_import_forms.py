@@ -344,7 +344,7 @@ def test_gradients_of_a_file_that_are_narrower_than_its_weights(tmp_path):
 
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16", "pure-f16-static"])
 def test_frozen_parameters_are_told_from_trained_ones(policy, tmp_path):
-    """Those that a step changes are the trained ones, in Python and in C, and a state serves the model with none frozen too."""
+    """The parameters that a step changes are the trained ones, in Python and in C, and a state serves the model with none frozen too."""
     text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float[2, 2] y)
         <float[3, 4] "a.weight" = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}, float[4, 2] "b.weight" = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08}> {
         h = MatMul (x, "a.weight")
@@ -356,7 +356,7 @@ def test_frozen_parameters_are_told_from_trained_ones(policy, tmp_path):
     free = trainer_of(text, folders[0], loss="mse", policy=policy)
     free.save(tmp_path / "state")
     trainer = trainer_of(text, folders[1], loss="mse", policy=policy, freeze="a.weight")
-    if policy == "fp32":  # others keep no master of what is frozen
+    if policy == "fp32":  # others keep no master of a frozen parameter
         trainer.load(tmp_path / "state")
     before = trainer.parameters()
     trainer.step({"x": np.full((2, 3), 2.0 ** -7, np.float32), "target": np.zeros((2, 2), np.float32)})

@@ -20,13 +20,13 @@ child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.
 _, status, usage = os.wait4(child, 0)
 print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
 """
-MULTIPLE, FLOOR = 32, 64 << 20  # bytes a byte of the file, and what any import takes
-UNROLLED = 512 << 20  # what the 2^18 nodes may take that loops and functions make of few
+MULTIPLE, FLOOR = 32, 64 << 20  # bytes a byte of the file, and bytes that any import takes
+UNROLLED = 512 << 20  # bytes for the 2^18 nodes that loops and functions make of few
 LIMIT = 120  # seconds
 
 
 def peak_of(words):
-    """(peak resident bytes, status, what it said) of a run of mpt-opt."""
+    """(peak resident bytes, status, messages) of a run of mpt-opt."""
     # A process begins with the peak of the one that starts it: here, a small one.
     done = subprocess.run([sys.executable, "-I", "-S", "-c", MEASURE, MPT_OPT, *map(str, words), "--to=import", "--quiet"],
                           capture_output=True, text=True, errors="replace", timeout=LIMIT)

@@ -15,7 +15,7 @@ from standin import environment
 SOFTMAX = "loss = SoftmaxCrossEntropyLoss{words}(logits, i)"
 NLL = """p = LogSoftmax<axis = 1>(logits)
          loss = NegativeLogLikelihoodLoss{words}(p, i)"""
-# name: (type of i, lines that compute a scalar loss from w [4, 3] and i, a legal i, its illegal values, what is expected of them)
+# name: (type of i, lines that compute a scalar loss from w [4, 3] and i, a legal i, its illegal values, the range in the message)
 CASES = {
     "softmax": ("int64[4]", "logits = Identity(w)\n" + SOFTMAX.format(words=""), [0, 1, 2, 0], [3, -1, 10**6], "0 to 2"),
     "softmax-i32": ("int32[4]", "logits = Identity(w)\n" + SOFTMAX.format(words=""), [0, 1, 2, 0], [3, -2], "0 to 2"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cmake --install` puts under a prefix serves programs elsewhere, with the repository out of sight."""
+"""The files that `cmake --install` puts under a prefix serve programs elsewhere, with the repository out of sight."""
 import re
 import shutil
 import subprocess

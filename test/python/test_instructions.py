@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the PTX of kernels makes of values that conversions, exponentials and quotients could get wrong, evaluated by test/python/ptx.py."""
+"""The results of kernels' PTX for values that conversions, exponentials and quotients could get wrong, evaluated by test/python/ptx.py."""
 import math
 import os
 import pathlib
@@ -128,7 +128,7 @@ def test_exponentials_of_narrow_values(tmp_path, given, slack):
     assert "0f4B40007F" not in (tmp_path / "f.ptx").read_text(), "no number is added to round to a whole exponent"
     exact = np.exp(x.astype(np.float64) - 1.5)
     number = ~np.isnan(exact)
-    # Half a unit of the type and 2^-16 of the value; what is below FP32's normal numbers may become 0.
+    # Half a unit of the type and 2^-16 of the value; values below FP32's normal numbers may become 0.
     unit = np.spacing(np.maximum(np.abs(exact), float(ml_dtypes.finfo(KIND[given]).tiny)).astype(KIND[given])).astype(np.float64)
     small = exact < ml_dtypes.finfo(KIND[given]).max.astype(np.float64)
     error = np.abs(got.astype(np.float64) - exact)[number & small]
@@ -249,7 +249,7 @@ def test_arithmetic_of_narrow_values(tmp_path, given, op, arch):
 
 
 def test_sums_with_products_round_once(tmp_path):
-    """Differences of products, and those with squares, keep their roundings: equal terms cancel to 0."""
+    """Differences of products, and differences with squares, keep their roundings: equal terms cancel to 0."""
     rng = np.random.default_rng(0)
     a, b, c = (rng.standard_normal(ROW).astype(np.float32) for _ in range(3))
     product = "%p = mpt.mul %x0, %x1 : TENSORf32END\n"

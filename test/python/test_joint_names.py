@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint graphs name gradients and new values in many ways: each means what `P_grad` and `P_next` mean, of initializers and of inputs."""
+"""Joint graphs name gradients and new values in many ways: each means the same as `P_grad` and `P_next`, of initializers and of inputs."""
 import numpy as np
 import onnx
 import onnx.parser
@@ -70,7 +70,7 @@ def test_every_way_of_naming_trains_alike(gradient, new, inputs, tmp_path):
         np.testing.assert_array_equal(values[key], masters[key])
 
 
-# What other states take from gradients or new parameters, beside w_next = w - rate * something; and the same by numpy
+# Updates of other states from gradients or new parameters, beside w_next = w - rate * something; and the same by numpy
 OTHERS = {
     "average": ("s = Mul (g, rate)  w_next = Sub (w, s)  old = Mul (e, keep)  new = Mul (w_next, rest)  e_next = Add (old, new)",
                 lambda w, e, g: (w - np.float32(.05) * g, np.float32(.9) * e + np.float32(.1) * (w - np.float32(.05) * g))),

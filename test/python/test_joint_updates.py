@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joint graphs whose update is written out and which name no gradients: these are what the moments average, and carry the loss scale."""
+"""Joint graphs whose update is written out and which name no gradients: gradients are the values that moments average, and carry the scale."""
 import numpy as np
 import onnx
 import onnx.parser

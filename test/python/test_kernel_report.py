@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""--report=kernels with an assembler: its registers, blocks and waves are those of scripts/sass-budget.py, which assembles for itself."""
+"""--report=kernels with an assembler: its registers, blocks and waves agree with scripts/sass-budget.py, which assembles for itself."""
 import importlib.util
 import json
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long chains whose steps all train: what fusion makes of them grows as they do."""
+"""Long chains whose steps all train: the number of ops behind fusion grows as they do."""
 import subprocess
 
 import numpy as np

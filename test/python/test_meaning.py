@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What values mean decides their types: positions, counts, angles, constants and raw inputs, in steps and in files.
+"""The meaning of values decides their types: positions, counts, angles, constants and raw inputs, in steps and in files.
 
 Each model is held against float64: the loss of a training step under each policy, and the output of the rewritten file.
 """
@@ -100,7 +100,7 @@ CASES = {
         " k = Constant<value_float=0.0005>() s = Mul(c, k) y = MatMul(s, v) }",
         {"w": np.abs(f(4, 4)), "v": f(4, 3)}, {"x": RANDOM.random((2, 4000, 4)).astype(np.float32)}, {"amp-f16": .01, "amp-bf16": .05}),
 }
-# What is right must stay narrow: (graph, weights, nodes that compute in f16).
+# Values that FP16 serves must stay narrow: (graph, weights, nodes that compute in f16).
 NARROW = {
     "a mask before a softmax": (
         "g (float[2,4,8] x, int64[2,4] mask) => (float[2,4,3] y) { q = MatMul(x, wq) k = MatMul(x, wk) kt = Transpose<perm=[0,2,1]>(k)"
@@ -123,7 +123,7 @@ def model(graph, weights):
 
 
 def wide(made):
-    """The model in float64: what is right."""
+    """The model in float64, as the reference."""
     made = onnx.ModelProto.FromString(made.SerializeToString())
     for tensor in made.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT:

@@ -68,7 +68,7 @@ def conversions_of(product: str) -> list:
 
 
 def step_text(folder, policy):
-    """The module at the end of phase precision without what explains it."""
+    """The module at the end of phase precision without its explanations."""
     text = opt(folder / "m.onnx", f"--policy={policy}", "--to=precision").stdout
     text = re.sub(r"mpt\.policy = \{.*\}(?=[,}] *(attributes|mpt|\{|$))", "", text)
     text = re.sub(r'rule = "[^"]*"', "", text)
@@ -238,7 +238,7 @@ def test_current_scales_and_no_scales(folder):
 
 
 def test_convolutions_are_products(folder):
-    """Those of a ResNet, with strides and gradients, one by one."""
+    """Convolutions of a ResNet, with strides and gradients, one by one."""
     import small_models
     path = small_models.write_model("resnet", folder)
     opt(path, "--policy=fp8-hybrid", "--emit=products", "-o", folder / "convolutions")
@@ -346,7 +346,7 @@ def test_the_tool_explains_what_it_cannot_measure(folder, capsys):
 
 
 def test_times_of_functions(folder):
-    """What mpt_trainer_time takes and refuses; a step that is timed has run."""
+    """Arguments that mpt_trainer_time takes and refuses; a step that is timed has run."""
     batch = dict(np.load(folder / "batch.npz"))
     opt(folder / "m.onnx", "-o", folder / "timed")
     with mpt.Trainer(folder / "timed") as trainer:
@@ -366,7 +366,7 @@ def test_times_of_functions(folder):
 
 
 def test_on_the_stand_in(folder):
-    """The same library for CUDA: products run and are timed, and what is compiled with the table trains."""
+    """The same library for CUDA: products run and are timed, and a step compiled with the table trains."""
     from conftest import build_folder
     from standin import library
     if not (build_folder() / "lib" / "libcuda_standin.so").exists():

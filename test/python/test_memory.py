@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory plans through the whole compiler: what is kept, what a budget makes the step compute again, and that bits stay."""
+"""Memory plans through the whole compiler: the kept values, the values that a budget makes the step compute again, and that bits stay."""
 import json
 import os
 import pathlib

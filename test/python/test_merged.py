@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What exporters do to a module's forward pass, undone for training: merged biases and scales, batch norms in inference form."""
+"""Exporters' changes of a module's forward pass, undone for training: merged biases and scales, batch norms in inference form."""
 import logging
 
 import numpy as np
@@ -60,7 +60,7 @@ def test_each_layer_has_its_own_again(form, tmp_path, caplog):
     assert f"; {apart} of them the file has as parts of others that began equal (--tie=REGEX" in caplog.text
     for kind in ("weight", "bias"):
         assert not np.array_equal(values[f"norm1.{kind}"], values[f"norm2.{kind}"])
-    # The saved file has what was trained, each where it is read.
+    # The saved file has the trained tensors, each where it is read.
     trainer.save_onnx(tmp_path / "saved.onnx")
     saved = onnx.load(tmp_path / "saved.onnx")
     onnx.checker.check_model(saved, full_check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States without a wide copy: BF16 parameters by stochastic rounding or with a remainder, and optimizer slots in BF16."""
+"""States without a wide copy: BF16 parameters by stochastic rounding or with a remainder, and optimizer state in BF16."""
 import pathlib
 
 import mpt
@@ -26,7 +26,7 @@ def batch(far=3.0):
 
 
 def to_nearest(folder, policy, of):
-    """The policy with rounding to nearest of these values: what it would be without its mechanism."""
+    """The policy with rounding to nearest of these values, so without its mechanism."""
     text = (POLICIES / f"{policy}.mlir").read_text()
     lines = [line for line in text.splitlines() if f"of {of}" not in line]
     lines.insert(-1, f'  policy.rounding "nearest_even" of {of}')
@@ -95,7 +95,7 @@ def test_training_goes_on_from_a_file(tmp_path):
 
 
 def test_second_moments_in_bf16_keep_their_mean(tmp_path):
-    """Steps of beta2 = 0.999 are below half a unit: to nearest, the average stops at a third of what it is of."""
+    """Steps of beta2 = 0.999 are below half a unit: to nearest, the average stops at a third of the squares that it is of."""
     def moment(policy, **flags):
         with compiled(tmp_path, policy, "adam,lr=1e-9", **flags) as trainer:
             for _ in range(2000):

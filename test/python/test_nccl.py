@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas on GPUs, whose values NCCL carries, without a GPU: the stand-in of each process exchanges values with those of the others and
-notes what the real NCCL would hang or go wrong with."""
+"""Replicas on GPUs, whose values NCCL carries, without a GPU: each process's fake NCCL exchanges values with the others' and
+notes calls with which the real NCCL would hang or go wrong."""
 import json
 import os
 import signal
@@ -43,7 +43,7 @@ def libraries(tmp_path_factory):
 
 
 def train(libraries, out, size, names, steps=STEPS, options=None, variables=None, check=True, dies=None, **world):
-    """What the ranks saw, and the bytes of the states by name; `variables` are those of the stand-in, by rank."""
+    """The ranks' results, and the bytes of the states by name; `variables` are environment variables of the fake driver, by rank."""
     out.mkdir()
     runs = [{"name": name, "library": str(libraries / name), "below": {"labels": 3}, "bad": name.split("-sharded")[0].split("-whole")[0] in SCALED}
             for name in names]
@@ -124,7 +124,7 @@ def test_ranks_compute_with_the_algorithms_of_the_first(tmp_path):
     inputs = cnn(tmp_path / "cnn.onnx")
     mpt.compile(tmp_path / "cnn.onnx", out=tmp_path / "cnn", policy="fp32", replicas=2, **FLAGS)
     variables = {rank: {"MPT_STANDIN_LOG": str(tmp_path / str(rank))} for rank in range(2)}
-    variables[1]["MPT_STANDIN_FASTEST_ENGINE"] = "7"  # which is that of rank 1 alone
+    variables[1]["MPT_STANDIN_FASTEST_ENGINE"] = "7"  # which is the fastest on rank 1 alone
     train(tmp_path, tmp_path / "out", 2, ["cnn"], options={"search": "full"}, variables=variables)
     engines = [[line for line in (tmp_path / str(rank)).read_text().splitlines() if ", engine " in line][-len(inputs):] for rank in range(2)]
     assert engines[0] and engines[0] == engines[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The papers' networks by their recipes, in short: what they train to in FP32, that the recipe gets there, and that a broken one is told."""
+"""The papers' networks by their recipes, in short: the score that they reach in FP32, that the recipe gets there, and that a broken one is told."""
 import dataclasses
 import sys
 
@@ -21,7 +21,7 @@ BROKEN = fidelity.Side("a scale that loses gradients", "amp-f16", {"loss_scale":
 
 @pytest.fixture
 def short(tmp_path, monkeypatch):
-    """Values of FP32, the recipe, and what stands for the recipe without its mechanism, after a share of the network's steps."""
+    """Values of FP32, the recipe, and the recipe without its mechanism (`off`), after a share of the network's steps."""
     if not (build_folder() / "bin" / "mpt-opt").exists():
         pytest.skip("mpt-opt is not built")
     monkeypatch.setenv("MPT_BUILD", str(build_folder()))
@@ -33,7 +33,7 @@ def short(tmp_path, monkeypatch):
     return run
 
 
-# Untrained, 10 % of the digits, no sound and log(2048) = 7.6 nats. The bounds are what a third of the training reaches.
+# Untrained, 10 % of the digits, no sound and log(2048) = 7.6 nats. The bounds are the scores after a third of the training.
 @pytest.mark.parametrize("name, share, least, most", [("DeepSpeech 2", 0.5, 85.0, 100.0), ("AlexNet", 0.6, 70.0, 100.0), ("bigLSTM", 0.3, 0.0, 5.4)])
 def test_recipes_train_what_fp32_trains(short, name, share, least, most):
     network, rows = short(name, share, BROKEN)

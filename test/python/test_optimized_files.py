@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same tensors train after tools that fold constants, rename the producer and drop what the exporter said."""
+"""The same tensors train after tools that fold constants, rename the producer and drop the exporter's metadata."""
 import logging
 
 import numpy as np

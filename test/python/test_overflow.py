@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injected Inf, NaN and overflow through emitted libraries: what a skipped step keeps, and how the loss scale moves.
+"""Injected Inf, NaN and overflow through emitted libraries: the state that a skipped step keeps, and how the loss scale moves.
 
 Expected behaviour is a model in numpy of the scaler's state machine (arXiv 1710.03740 with hysteresis and bounds).
 """
@@ -126,7 +126,7 @@ def test_one_bad_value_anywhere_is_seen(compiled, value):
 
 
 def test_good_steps_are_those_of_a_run_without_the_bad_ones(compiled):
-    """With a fixed scale and no dropout nothing of a skipped step is left: parameters, slots and the step count agree."""
+    """With a fixed scale and no dropout nothing of a skipped step is left: parameters, optimizer state and the step count agree."""
     plain, disturbed = (compiled(loss_scale=1024, dropout=False, clip_norm=0.5) for _ in range(2))
     for step in range(12):
         batch = {"x": np.roll(X, step, 0), "target": np.roll(TARGET, step, 0)}
@@ -233,7 +233,7 @@ def test_accumulated_update_is_the_mean(compiled):
 
 
 def test_training_recovers(compiled):
-    """The loss after 60 good steps with 20 bad ones between them is that of the run without the bad ones."""
+    """The loss after 60 good steps with 20 bad ones between them is the loss of the run without the bad ones."""
     losses = {}
     for disturb in (False, True):
         trainer = compiled(dropout=False, clip_norm=1.0)

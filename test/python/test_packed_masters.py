@@ -89,7 +89,7 @@ def test_bits_are_those_of_copies_and_states_are_read_both_ways(tmp_path, policy
     assert losses["copied"] == losses["packed"] and len(set(losses["copied"])) > steps // 2
     same(files["copied"], files["packed"])
     names = read_tensors(files["packed"])
-    # The table and both weights have no copies; what kernels read has.
+    # The table and both weights have no copies; the parameters that kernels read have one.
     assert {name for name in names if name.endswith(".master")} == {"b1.master", "gate.master"}
     assert {"table.master", "w1.master", "w2.master"} <= read_tensors(files["copied"]).keys()
     further = {}
@@ -147,7 +147,7 @@ def test_processes_and_shards_have_the_same_bits(tmp_path, policy, steps=12):
 
 
 def test_default_and_report(tmp_path):
-    """Large parameters alone by default; the report has what they save."""
+    """Large parameters alone by default; the report has the bytes that they save."""
     random = np.random.default_rng(0)
     weights = {"w1": random.standard_normal((64, 1024)) * 0.1, "w2": random.standard_normal((1024, 3)) * 0.1}
     nodes = [helper.make_node("MatMul", ["x", "w1"], ["h"], name="fc1"), helper.make_node("Relu", ["h"], ["a"], name="relu"),

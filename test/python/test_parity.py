@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity with FP32 on its smallest task, and what mechanisms are for: policies have to reach FP32, and what is broken must not."""
+"""Parity with FP32 on its smallest task, and the need for mechanisms: policies have to reach FP32, and broken ones must not."""
 import json
 import os
 import subprocess

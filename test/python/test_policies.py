@@ -58,7 +58,7 @@ def types_of(report, node, op, function="step"):
 
 
 def test_lists_of_autocast(models):
-    """What the lists are known for: softmax and layer norm are FP32 on CUDA and follow on the CPU; GEMMs are narrow in both."""
+    """The best-known entries of the lists: softmax and layer norm are FP32 on CUDA and follow on the CPU; GEMMs are narrow in both."""
     cuda, cpu = decide(models["bert"], "autocast-cuda-f16"), decide(models["bert"], "autocast-cpu-bf16")
     assert types_of(cuda, "weights", "mpt.softmax") == ["f32"] and types_of(cpu, "weights", "mpt.softmax") == ["bf16"]
     assert types_of(cuda, "m", "mpt.layer_norm")[0] == "f32" and types_of(cpu, "m", "mpt.layer_norm")[0] == "bf16"
@@ -87,7 +87,7 @@ def test_rules_override_the_policy(models, rule):
     plain = decide(models["bert"], "amp-f16")
     report = decide(models["bert"], "amp-f16", "--rule=" + rule)
     got = types_of(report, node, op)[0]
-    # The result of a GEMM may be rounded by the GEMM: its operands are what a rule on them is about.
+    # The result of a GEMM may be rounded by the GEMM: a rule on a GEMM is about its operands.
     reasons = [value["rule"] for value in report["values"] if value["node"] == node and value["op"] == op and value["function"] == "step"]
     if expected == "f16" or op != "mpt.matmul":
         assert types_of(plain, node, op)[0] == "f16" and got == expected, reasons
@@ -149,7 +149,7 @@ def test_errors_in_rules_of_the_command_line(models, rule, said):
 
 
 def test_rules_on_slots_of_nodes(models, tmp_path):
-    """In a file rewritten node by node a rule on a slot moves the slots that share its type."""
+    """In a file rewritten node by node a rule on an operand moves the operands and results that share its type."""
     base = policy_summary.report(models["unet"], ["--policy=amp-f16", "--emit=onnx"])
     kept = policy_summary.report(models["unet"], ["--policy=amp-f16", "--emit=onnx", '--rule=op "onnx.Concat" operand 1 -> wide'])
     assert types_of(base, "g", "onnx.Concat", "main") == ["f16"] and types_of(kept, "g", "onnx.Concat", "main") == ["f32"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interpreter's copies (`cp.async`) and products of warpgroups (`wgmma`): a GEMM of one tile in each form of operands, and what must
-not be: every wait, fence and barrier that is left out, and every wrong descriptor, is found or makes a wrong result."""
+"""The interpreter's copies (`cp.async`) and products of warpgroups (`wgmma`): a GEMM of one tile in each form of operands, and errors
+that must be found: every wait, fence and barrier that is left out, and every wrong descriptor, is found or makes a wrong result."""
 import re
 
 import numpy as np

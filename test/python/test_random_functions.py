@@ -51,7 +51,7 @@ def emit(folder, module, target):
 
 
 def differs(function, name, got, want):
-    """Why a result is not the interpreter's, or nothing. What both compute by rounding is alike within a few units."""
+    """Why a result is not the interpreter's, or nothing. Rounded results are alike within a few units."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{name}: {got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
     if got.dtype.kind in "iub" and got.dtype != ml_dtypes.bfloat16 or function.exact and got.dtype.kind in "iub":
@@ -71,7 +71,7 @@ def differs(function, name, got, want):
 
 
 def check(functions, target="cpu", threads=2):
-    """{name: what is wrong} of functions by name."""
+    """{name: error message} of functions by name."""
     problems = {}
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
@@ -127,7 +127,7 @@ def test_kernels_compute_what_the_interpreter_does(operation):
 
 
 def check_step(step, seed, folder, threads=1):
-    """What is wrong with a step's results and new states, line by line."""
+    """Errors of a step's results and new states, line by line."""
     import mpt
     mpt.use_build(tool().parents[1])
     random = np.random.default_rng(seed)

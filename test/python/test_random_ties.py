@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors that exporters have tied, merged, transposed, repeated or cut train as the module's do, in every form of file.
 
-`python test/python/test_random_ties.py N [FIRST]` tries as many seeds and prints those that fail.
+`python test/python/test_random_ties.py N [FIRST]` tries as many seeds and prints the failing ones.
 """
 import copy
 import pathlib

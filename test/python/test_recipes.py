@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each precision recipe end to end: the library trains as the interpreter does, resumes bit for bit, and learns."""
+"""Each precision recipe end to end: the library trains as the interpreter does, resumes bitwise identical, and learns."""
 import os
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ BUILD = pathlib.Path(os.environ.get("MPT_BUILD", ROOT / "build" / "release"))
 onnx = pytest.importorskip("onnx")
 pytestmark = pytest.mark.skipif(not (BUILD / "bin" / "mpt-opt").exists(), reason="mpt-opt is not built")
 sys.path.insert(0, str(ROOT / "examples" / "quickstart"))
-# Those with a mechanism of their own: each of the folder but the plain ones, which test_e2e and the corpus train.
+# Policies with a mechanism of their own: each of the folder but the plain ones, which test_e2e and the corpus train.
 POLICIES = sorted(path.stem for path in (ROOT / "lib" / "Precision" / "policies").glob("*.mlir")
                   if not path.stem.startswith(("fp32", "amp", "autocast")))
 BATCH, CLASSES = 32, 4
@@ -35,7 +35,7 @@ def mlp(path):
 
 
 def batches(count, seed=0):
-    """Points whose class is that of the nearest of four centres: learnable to the last one."""
+    """Points, each of the class of the nearest of four centres: learnable to the last one."""
     random = np.random.default_rng(seed)
     centres = np.random.default_rng(9).standard_normal((CLASSES, 16))
     for _ in range(count):

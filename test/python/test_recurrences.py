@@ -42,7 +42,7 @@ def values_of(form):
 
 
 def compiled(path, folder, *flags):
-    """The kernel report, and what mpt-opt says."""
+    """The kernel report, and mpt-opt's messages."""
     mpt_opt = tool().parent / "mpt-opt"
     if not mpt_opt.exists():
         pytest.skip("mpt-opt is not built")
@@ -88,7 +88,7 @@ def drawn_whole(seed):
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16", "amp-bf16"])
 @pytest.mark.parametrize("seed", range(8))
 def test_whole_as_unrolled(seed, policy, tmp_path, monkeypatch):
-    """A clip that clips nothing has the steps unrolled: loss and gradients are those of the call."""
+    """A clip that clips nothing has the steps unrolled: loss and gradients agree with the call's."""
     form, extents = drawn_whole(seed)
     for name, extent in zip("TNIH", extents):
         monkeypatch.setattr(test_recurrent, name, extent)

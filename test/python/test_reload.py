@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainers of several compilations in one process: each runs what was compiled, whatever has become of its files since."""
+"""Trainers of several compilations in one process: each runs its own compilation, whatever has become of its files since."""
 import fcntl
 import gc
 import os
@@ -48,7 +48,7 @@ def test_recompiled_beside_a_living_trainer(tmp_path):
 
 
 def test_overwritten_in_place(tmp_path):
-    """cp, rsync --inplace and some editors keep the file and change what is in it."""
+    """cp, rsync --inplace and some editors keep the file and change its content."""
     old = mpt.Trainer(compiled(tmp_path / "m", 1.0), threads=1)
     (tmp_path / "n").mkdir()
     compiled(tmp_path / "n" / "m", 2.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps with replicas on one process: bits of the simulated replicas, equality with one large batch, what they refuse.
+"""Steps with replicas on one process: bits of the simulated replicas, equality with one large batch, refused models and flags.
 
 test_world.py has the same on several processes."""
 import subprocess
@@ -69,7 +69,7 @@ def test_replicas_learn_as_one_large_batch_does(tmp_path, replicas):
 
 
 def test_replicas_draw_masks_of_their_own(tmp_path):
-    """The same rows in every replica: with one mask for all, the mean would be that of a single replica."""
+    """The same rows in every replica: with one mask for all, the mean would be a single replica's."""
     model = classifier(tmp_path / "model.onnx", dropout=True)
     one, rows = batch(1), batch(1)
     same = {name: np.concatenate([value] * 4) for name, value in rows.items()}
@@ -172,7 +172,7 @@ def test_what_replicas_do_not_go_with_is_refused(tmp_path, flags, text):
 @pytest.mark.parametrize("policy, more", [("fp32", []), ("amp-f16", []), ("fp8-hybrid", []), ("fp32", ["--shard-optimizer"]),
                                           ("amp-f16", ["--shard-optimizer", "--reduce-type=bf16"])])
 def test_steps_on_a_device_are_those_of_the_cpu(tmp_path, policy, more):
-    """The device is the stand-in; what replicas exchange comes to the host and goes back."""
+    """The device is fake; the values that replicas exchange come to the host and go back."""
     if not (build_folder() / "lib" / "libcuda_standin.so").exists():
         pytest.skip("the stand-in is not built")
     model = classifier(tmp_path / "model.onnx", norm=True, dropout=True, inner=2)

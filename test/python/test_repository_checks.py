@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repository checks find what they are for, and accept a repository in order."""
+"""The repository checks find the errors that they look for, and accept a repository in order."""
 import json
 import os
 import re

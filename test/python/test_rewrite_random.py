@@ -22,7 +22,7 @@ class Maker:
         self.random, self.used, self.count = random.Random(seed), {"x", "flag", "trips"}, 0
 
     def name(self):
-        """Often what a cast would be called."""
+        """Often the name that a cast would have."""
         while True:
             self.count += 1
             found = f"v{self.count}" if self.random.random() < 0.7 else f"v{self.count // 2}{self.random.choice(['_float16', '_float', '_bfloat16'])}"
@@ -36,7 +36,7 @@ class Maker:
         return outputs
 
     def nodes(self, values, size, depth=0):
-        """Nodes that read `values`, to which what they make is added."""
+        """Nodes that read `values`, to which their results are added."""
         nodes, pick = [], self.random.choice
         emit = lambda *words, **more: self.emit(nodes, *words, **more)
         for _ in range(size):

@@ -17,7 +17,7 @@ import adam
 
 HALF = TensorProto.FLOAT16
 PARAMETERS = {"table": (10, 8), "w1": (24, 16), "bias": (16,), "w2": (16, 5), "filter": (2, 1, 3, 3)}
-# What exporters make of a backward pass: GEMMs with transposed operands, masks, scatter-adds, a convolution's filter
+# A backward pass as exporters write it: GEMMs with transposed operands, masks, scatter-adds, a convolution's filter
 # gradient as a convolution and its input gradient as a transposed one.
 JOINT = """
     e = Gather(table, tokens)
@@ -195,7 +195,7 @@ def test_external_data_of_a_joint_graph(tmp_path):
 
 
 def test_a_mixed_joint_graph_is_finished(tmp_path):
-    """A graph in which some layers are narrow already: what it lacks becomes narrow, and no value is cast twice."""
+    """A graph in which some layers are narrow already: the other layers become narrow, and no value is cast twice."""
     path = rewrite(joint(), tmp_path, keep_f32="z|w1_grad|d_flat|c|d_image|filter_grad_t")
     kinds = typed(path)
     assert kinds["features_t"] == HALF and kinds["z"] == TensorProto.FLOAT

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks/rewriters.py: what it counts, and that a peer that is not there is said to be missing."""
+"""benchmarks/rewriters.py: its counts, and that a peer that is not there is said to be missing."""
 import json
 import subprocess
 import sys

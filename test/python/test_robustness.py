@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long runs hold what they held: a short form of scripts/robustness.py, and that it would notice."""
+"""Long runs hold no more memory and files in the end: a short form of scripts/robustness.py, and that it notices growth."""
 import mmap
 import os
 import pathlib

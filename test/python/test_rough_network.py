@@ -52,7 +52,7 @@ def test_reductions_have_their_bits(rough, traits):
 
 
 def trained(folder, library, size, prefix=lambda rank: []):
-    """What the ranks saw, and the bytes of the state."""
+    """The ranks' results, and the bytes of the state."""
     folder.mkdir()
     world = {"size": size, "address": ADDRESSES[0] if size > 1 else "127.0.0.1", "port": free_port(), "token": "t", "timeout": 10}
     runs = [{"name": "run", "library": str(library), "below": {"labels": 3}, "bad": True}]

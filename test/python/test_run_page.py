@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""mpt.report: a page that needs nothing else, holds what the log holds, and is laid out without overflow in a browser."""
+"""mpt.report: a page that needs nothing else, has the log's content, and is laid out without overflow in a browser."""
 import json
 import pathlib
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mpt-run tells of a training step: ranges, the node that overflowed, the drift certificate."""
+"""mpt-run's reports of a training step: ranges, the node that overflowed, the validation of drift against error bounds."""
 import json
 import os
 import pathlib
@@ -98,7 +98,7 @@ long (float[4, 1000] x) => (float[4, 6] y) { a = MatMul(x, w1) b = Tanh(a) y = M
 
 
 def test_certificate_catches_planted_bugs(tmp_path):
-    """What a faulty pass could do to a good step, in the text of the module."""
+    """Errors that a faulty pass could make in a good step, in the text of the module."""
     words, good = write_long_product(tmp_path), (tmp_path / "good.mlir")
     result = mpt_run(good, *words)
     certificate = json.loads(result.stdout)

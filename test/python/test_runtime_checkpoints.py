@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints for ONNX Runtime Training: what a trainer writes is what its own reader and the importer find, in every policy."""
+"""Checkpoints for ONNX Runtime Training: its own reader and the importer find the values that a trainer writes, in every policy."""
 import os
 import sys
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a graph decides at run time: dropout's mode and ratio, positions in sequences, numbers of steps, samples of regions."""
+"""Choices that a graph makes at run time: dropout's mode and ratio, positions in sequences, numbers of steps, samples of regions."""
 import numpy as np
 import onnx
 import onnx.parser
@@ -49,7 +49,7 @@ def test_dropout(ratio, training, tmp_path):
     kept = slopes != 0
     np.testing.assert_allclose(slopes, x * factor * kept if on else x, rtol=1e-6)
     assert abs(1 - kept.mean() - (share if on else 0)) <= 5 * np.sqrt(share * (1 - share) / COUNT)
-    # y is linear in w, so that the gradient tells what the forward pass has dropped, and what the mask says.
+    # y is linear in w, so that the gradient tells the elements that the forward pass has dropped, as the mask does.
     assert loss == pytest.approx(float((2 * slopes).sum()) + kept.sum(), rel=1e-5)
     np.testing.assert_allclose(trainer.evaluate(feeds)["y"], 2 * x, rtol=1e-6)
 
@@ -234,7 +234,7 @@ def roi_align(mode, shift, bins, given):
 @pytest.mark.parametrize("shift", ["half_pixel", "output_half_pixel"])
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_regions_with_adaptive_sampling(mode, shift, bins, tmp_path):
-    """Regions at run time are those of the same values as constants, up to the whole image; larger ones are no numbers."""
+    """Regions at run time give the same results as constant ones, up to the whole image; larger ones are no numbers."""
     regions = np.float32([[0, 0, 14, 18], [1.3, 2.2, 9.9, 7.1], [3, 4, 3.4, 4.2], [5, 6, 4, 5]])
     constant = roi_align(mode, shift, bins, given=False) % ", ".join(map(str, regions.reshape(-1)))
     found = []

@@ -109,8 +109,8 @@ LENGTHS = np.array([2, STEPS, 0, 1, STEPS + 2], np.int32)
 
 
 def recurrent(op, y, direction="forward", lengths=None, **form):
-    """LSTMTraining or GRUTraining, with gradient at the result that is called y, and its gradient operator. With lengths, what lies behind
-    the rows' ends is no number, and what is there counts for nothing."""
+    """LSTMTraining or GRUTraining, with gradient at the result that is called y, and its gradient operator. With lengths, elements behind
+    the rows' ends are NaN, and count for nothing."""
     names = ["all", "last", "cell", "cells", "gates"] if op == "LSTM" else ["all", "last", "gates"]
     outputs = ["y" if name == y else name for name in names]
     directions, gates = 2 if direction == "bidirectional" else 1, 4 if op == "LSTM" else 3
@@ -219,7 +219,7 @@ def test_gradient_operator_agrees_with_differentiation(case, tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     mpt_run.write_tensors(tmp_path / "in.safetensors", {"w": values(*shape)})
-    # With a checkpoint the types of the file are read as those of artifacts.
+    # With a checkpoint the types of the file are read as an artifact's types.
     flags = ["--train=" + "|".join(CASES[case][2]), *([f"--checkpoint={tmp_path}/m.onnx"] if model.graph.value_info else [])]
     (files, said), (ours, _) = (run(tmp_path / "m.onnx", tmp_path, *flags, f"--backward={whose}") for whose in ("file", "own"))
     assert set(files) == set(ours) and len(files) == 1 + len(CASES[case][2])
@@ -230,7 +230,7 @@ def test_gradient_operator_agrees_with_differentiation(case, tmp_path):
 
 def test_rows_of_different_lengths_have_gradients_of_finite_differences(tmp_path):
     """Lengths are known at run time here. Each case's loss, in float64, along one direction of all its parameters: differences of fourth order,
-    whose error is some h^4. What lies behind the rows' ends is no number, and its gradient is zero."""
+    whose error is some h^4. Elements behind the rows' ends are NaN, and their gradient is zero."""
     h = 2.0 ** -9
     for case, (_, _, parameters, constants) in ROWS.items():
         model = build(case, at_run_time=["lengths"])

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 WORDS, WIDTH, VOCABULARY, IMAGES, CHANNELS, SIDE = 4096, 768, 50257, 32, 64, 56
 
-# Time of the busiest pipe over the time of the bytes (an H200's), by schedule and operation: what is above 1 today may not grow.
+# Time of the busiest pipe over the time of the bytes (an H200's), by schedule and operation: ratios above 1 today may not grow.
 ALLOWED = {
     ("columns", "abs"): 2.2,  # the maximum of a matrix whose rows no vector divides
 }

@@ -49,7 +49,7 @@ def in_onnxruntime(path, inputs):
 
 
 def check(path, trainer, tolerance, function="predict"):
-    """The full checker takes the file, and ONNX Runtime computes from it what the trainer predicts."""
+    """The full checker takes the file, and ONNX Runtime computes the trainer's predictions from it."""
     onnx.checker.check_model(os.fspath(path), full_check=True)
     inputs, expected = predictions(trainer, function)
     np.testing.assert_allclose(in_onnxruntime(os.fspath(path), inputs), expected, rtol=tolerance, atol=tolerance)
@@ -90,7 +90,7 @@ def mpt_opt(*words, status=0):
 
 
 def test_only_values_change(tmp_path):
-    """Byte by byte: what differs lies in the elements of w and b."""
+    """Byte by byte: differences lie in the elements of w and b."""
     source = model([raw("w", IN, OUT), raw("b", OUT), numpy_helper.from_array(np.arange(5), "unused")])
     onnx.save(source, tmp_path / "model.onnx")
     # A field that this version of protobuf does not know.
@@ -294,7 +294,7 @@ def test_refusals(words, text, tmp_path):
 
 
 def test_torch_module_in_form_for_inference(tmp_path):
-    """Dropout and batch norm are those of eval(), names are the module's."""
+    """Dropout and batch norm have the form of eval(), names are the module's."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(IN, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5),

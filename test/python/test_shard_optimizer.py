@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masters and slots divided over replicas (--shard-optimizer): the bits of a step that divides nothing, on any number of processes;
+"""Masters and optimizer state divided over replicas (--shard-optimizer): the bits of a step that divides nothing, on any number of processes;
 memory, bytes on the wire, saved states in one file and in shards. Gradients that travel in BF16 (--reduce-type)."""
 import json
 import os
@@ -140,7 +140,7 @@ def test_a_number_of_replicas_is_needed(tmp_path, replicas):
 # ---- several processes -----------------------------------------------------------------------------------------------
 
 def on_ranks(size, folder, body):
-    """body(world) in forks, one a rank; what each returned, as JSON."""
+    """body(world) in forks, one a rank; the result of each, as JSON."""
     port = free_port()
 
     def rank_of(rank):
@@ -367,7 +367,7 @@ def test_damaged_and_hostile_files_are_refused(library, tmp_path, how):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_kills_leave_a_state_that_loads(library, tmp_path, seed):
-    """Ranks save after every step until one is killed: the state is that of a step, whole, and the run goes on to the same end."""
+    """Ranks save after every step until one is killed: the state is a step's, whole, and the run goes on to the same end."""
     random = np.random.default_rng(seed)
     file, port = tmp_path / "state", free_port()
     save_on(2, library, tmp_path, steps=1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries of several sizes: each step takes the size of its inputs, on one state, and is bit for bit what a library of that
-size alone computes."""
+"""Libraries of several sizes: each step takes the size of its inputs, on one state, and is bitwise identical to a library of that
+size alone."""
 import json
 import pathlib
 import subprocess
@@ -220,7 +220,7 @@ def test_unbound_dimensions_are_named_together(tmp_path):
         assert trainer.inputs("step[x.1=4]")["x"] == ("float32", (2, 4, 4))
 
 
-# Runs in a process of its own, which opens the stand-in and not what the machine may have.
+# Runs in a process of its own, which opens the fake driver and not the machine's own.
 GRAPHS = """
 import sys
 import numpy as np

@@ -8,7 +8,7 @@ from onnx import numpy_helper
 import policy_summary
 from mpt_run import tool
 
-# Each node's rule is another ground: followers between two contractions, an expanding op, what its range flows into, and a follower
+# Each node's rule is another ground: followers between two contractions, an expanding op, an op that its range flows into, and a follower
 # that nothing narrow flows into.
 GRAPH = """<ir_version: 8, opset_import: ["" : 17]>
 views (float[64,64] x) => (float[64,64] y) {

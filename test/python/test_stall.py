@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training that skips every step for ever is an error that names what is not finite, and changes nothing."""
+"""Training that skips every step for ever is an error that names the value that is not finite, and changes nothing."""
 import numpy as np
 import onnx
 import pytest

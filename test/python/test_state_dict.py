@@ -228,7 +228,7 @@ def test_optimizer_state(kind, name, tmp_path):
         back.step(inputs)
     torch_steps(reference, whole, batches[6:])
     assert_close(back.state_dict(), reference.state_dict())
-    # What went in comes out.
+    # The loaded state comes out again.
     again = mpt.Trainer(tmp_path / "lib", threads=1)
     again.load_optimizer_state_dict(back.optimizer_state_dict())
     for number, slots in back.optimizer_state_dict()["state"].items():
@@ -309,7 +309,7 @@ def test_averages(policy, tmp_path):
 
 
 def test_extra_state(tmp_path):
-    """What JSON has comes back as it was; what it has not is said, and taken by strict=False alone."""
+    """Extra state of JSON types comes back as it was; other types cause a warning, and the module then loads with strict=False alone."""
     module, trainer = compiled("counted", tmp_path / "lib")
     changed = module.state_dict() | {"_extra_state": {"classes": ["c"], "rate": 1.5}}
     assert trainer.load_state_dict(changed) == ([], []) and trainer.state_dict()["_extra_state"] == {"classes": ["c"], "rate": 1.5}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indices on the device whose producer is not done yet: a step waits for the default stream, and the stand-in notes who does not wait."""
+"""Indices on the device whose producer is not done yet: a step waits for the default stream, and the fake driver notes who does not wait."""
 import subprocess
 import sys
 

@@ -88,7 +88,7 @@ def error(value, exact):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_chains(policy, chains):
-    """The library's gradients are as far from FP64 as the interpreter's, whose sums are FP32; those of positive chains are as far as
+    """The library's gradients are as far from FP64 as the interpreter's, whose sums are FP32; gradients of positive chains are off by
     a few roundings of the narrowest type."""
     outputs, interpreted = chains.library(policy), chains.interpret(policy)
     write_tensors(chains.folder / "library.safetensors", outputs)

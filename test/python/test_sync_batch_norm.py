@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch norms over the rows of all replicas (--sync-batch-norm): one large batch under an ordinary batch norm, the same bits on any
-number of processes, what the interpreter simulates, and what is refused."""
+"""Batch norms over the rows of all replicas (--sync-batch-norm): one large batch under an ordinary batch norm, bitwise identical on any
+number of processes, the interpreter's simulation, and refused models."""
 import json
 import subprocess
 import sys
@@ -42,7 +42,7 @@ def apart(one, other) -> float:
 @pytest.mark.parametrize("policy, limit", [("fp32", 2e-5), ("amp-f16", 0.02), ("amp-bf16", 0.02)])
 @pytest.mark.parametrize("replicas, rows", [(2, 8), (3, 4), (4, 1), (8, 3)])
 def test_replicas_are_one_large_batch(tmp_path, policy, limit, replicas, rows):
-    """The limits are how far rounding may take them apart. A replica's gradients are those of a mean over fewer rows, so larger: at the loss
+    """The limits are how far rounding may take them apart. A replica's gradients come from a mean over fewer rows, so are larger: at the loss
     scale that training starts with, one of them skips the first step."""
     inputs, flags = images(replicas, rows), {"policy": policy, **({"loss_scale": 256} if policy == "amp-f16" else {})}
     large = state_after(tmp_path / "large", residual(tmp_path / "large.onnx", rows * replicas), inputs, **flags)
@@ -68,7 +68,7 @@ def test_statistics_of_values_far_from_zero_keep_their_digits(tmp_path):
 
 @pytest.mark.parametrize("policy", ["als-f16-2020-01", "fp8-e5m2", "pure-f16-static"])
 def test_other_policies_train(tmp_path, policy):
-    """Scales that a replica computes again from what it has kept are told to be the same ones."""
+    """Scales that a replica computes again from values that it has kept are told to be the same ones."""
     mpt.compile(residual(tmp_path / "model.onnx"), out=tmp_path / "lib", policy=policy, replicas=2, sync_batch_norm=True, **FLAGS)
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
     losses = [trainer.step(images(2)).loss for _ in range(12)]
@@ -161,10 +161,10 @@ def test_states_over_mpi_are_those_of_one_process(libraries, expected, tmp_path,
     assert seen == expected[0] and states == expected[1]
 
 
-# ---- what goes wrong
+# ---- errors
 
 def test_bad_labels_are_refused_before_anything_runs(tmp_path):
-    """Labels are read behind the last meeting of the forward pass."""
+    """Labels are read behind the last synchronization point of the forward pass."""
     mpt.compile(residual(tmp_path / "model.onnx"), out=tmp_path / "lib", replicas=2, sync_batch_norm=True, **FLAGS)
     trainer = mpt.Trainer(tmp_path / "lib", threads=1)
     assert trainer.inputs("step")["labels"][1] == (2 * ROWS,)
@@ -212,7 +212,7 @@ def test_what_it_does_not_go_with_is_refused(tmp_path, flags, text):
 
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16", "fp8-hybrid"])
 def test_steps_on_a_device_are_those_of_the_cpu(tmp_path, policy):
-    """The device is the stand-in."""
+    """The device is fake."""
     if not (build_folder() / "lib" / "libcuda_standin.so").exists():
         pytest.skip("the stand-in is not built")
     model = residual(tmp_path / "model.onnx")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors may have any name: those of the compiler's functions, of its states, slots and results, and odd characters.
+"""Tensors may have any name: names of the compiler's functions, states and results, and odd characters.
 
 One network is compiled under every name; the parameter is trained, read, saved, loaded and exported under its own name.
 """
@@ -83,7 +83,7 @@ def test_leaves_and_returns_as_a_file(name, tmp_path):
 
 @pytest.fixture(scope="module")
 def replicated(tmp_path_factory):
-    """What three steps of two replicas with divided states return and leave, by the names of tensors."""
+    """Results and final parameter of three steps of two replicas with divided states, by the names of tensors."""
     def train(called):
         one, folder = model("w"), tmp_path_factory.mktemp("replicas")
         for names in [part for node in one.graph.node for part in (node.input, node.output)]:
@@ -111,7 +111,7 @@ def test_replicas_take_no_tensor_for_their_own(name, place, replicated):
 
 
 def test_results_of_an_algorithm_are_no_metrics(tmp_path):
-    """Two algorithms called as parts of a step of replicas, which return what is called as a metric."""
+    """Two algorithms called as parts of a step of replicas, which return a result with the name of a metric."""
     training = "ai.onnx.preview.training"
     scalar = {name: helper.make_tensor_value_info(name, 1, []) for name in ["cost", "loss_scale", "grad_norm", "skipped"]}
     one = model("w")

@@ -215,7 +215,7 @@ def test_damaged_states(linear, tmp_path):
 
 
 def test_two_trainers_in_threads(linear):
-    """Each computes what it computes alone, and each thread reads its own error."""
+    """Each computes the same as alone, and each thread reads its own error."""
     import concurrent.futures
 
     def train(k):
@@ -252,7 +252,7 @@ def test_trainers_are_not_copied(linear):
 
 
 def test_arguments_that_the_c_interface_would_cut(linear):
-    """Text up to a zero byte, the lower bits of an integer, a fraction's whole part: none is what the caller has said."""
+    """Text up to a zero byte, the lower bits of an integer, a fraction's whole part: none is the argument that the caller has passed."""
     trainer = mpt.Trainer(linear, threads=1)
     for use in (lambda: trainer.run("evaluate\0d", {"x": X}), lambda: trainer.run(3, {}), lambda: trainer.outputs("step\0"),
                 lambda: mpt.Trainer(linear, options={"profile\0": 0}), lambda: mpt.Trainer(linear, options={1: 0})):
@@ -331,7 +331,7 @@ def test_one_thread_at_a_time(linear):
 
 
 def test_temporary_files_of_others_stay(linear, tmp_path, monkeypatch):
-    """A save clears away what killed saves of the same path left, and nothing that only looks like it."""
+    """A save clears away files that killed saves of the same path left, and none that only look like them."""
     monkeypatch.chdir(tmp_path)
     others = [".tmp-1-2x", "state.tmp-notes", "state.tmp-1", "state.tmp-1-2.txt", "state.tmp--3"]
     for name in (*others, "state.tmp-99-0"):

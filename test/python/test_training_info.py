@@ -52,7 +52,7 @@ def floats(names):
 
 
 def algorithm(kind, xs, y="cost", rate=0.05, name="algorithm", domain=DOMAIN, shapes=None, prefix=""):
-    """A TrainingInfoProto: Gradient, one optimizer over all of xs, a counter; initialization empties what it keeps."""
+    """A TrainingInfoProto: Gradient, one optimizer over all of xs, a counter; initialization zeroes its states."""
     shapes = shapes or SHAPES
     states = STATES.get(kind, ("v",))
     slots = [[f"{x}.{s}" for x in xs] for s in states]
@@ -122,7 +122,7 @@ def test_a_file_trains_by_its_own_optimizer(kind, tmp_path):
 
 
 def test_the_step_is_that_of_the_graph_and_the_flags(tmp_path):
-    """Gradient asks for our own backward pass: the same bits as with --optimizer on the graph alone."""
+    """Gradient asks for our own backward pass: bitwise identical to --optimizer on the graph alone."""
     xs = list(WEIGHTS)
     path = write(classifier(), algorithm("Plain", xs), folder=tmp_path)
     graph = classifier()
@@ -403,7 +403,7 @@ def test_bad_algorithms_are_refused_where_they_are_bad(change, text, tmp_path):
 @pytest.mark.parametrize("policy", ["fp32", "amp-f16"])
 @pytest.mark.parametrize("form", ["joint", "training-info"])
 def test_the_step_leaves_as_onnx(form, policy, tmp_path):
-    """No flag asks for training: the file does. What is read again trains to the same bits."""
+    """No flag asks for training: the file does. The written file, read again, trains bitwise identically."""
     path = write(classifier(), algorithm("Adam", list(WEIGHTS)), folder=tmp_path)
     step = mpt.compile(path, out=tmp_path / "step.onnx", emit="onnx", onnx_form=form, policy=policy)
     ours, again = trainer(path, tmp_path, policy=policy), mpt.Trainer(mpt.compile(step, out=tmp_path / "again"), threads=1)

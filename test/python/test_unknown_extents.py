@@ -60,10 +60,10 @@ def test_inner_values_may_be_unknown_too(tmp_path):
 
 
 @pytest.mark.parametrize("x, w, bind", [
-    (["N", "K"], ["K", "M"], {"N": 4}),          # K is what w has
+    (["N", "K"], ["K", "M"], {"N": 4}),          # K is w's first extent
     ([4, 6], [-1, 0], {}), ([4, 6], ["N", "N"], {}),
     ([4, "N"], ["N", "N"], {"N": 6}),            # 6 and 3: two extents of one name say nothing
-    (["N", 6], ["N", 3], {"N": 4}),              # what the user says of N is about x
+    (["N", 6], ["N", 3], {"N": 4}),              # the user's N is about x
 ])
 def test_initializers_have_extents(x, w, bind, tmp_path):
     loss(saved(tmp_path / "m.onnx", x, w, y=[None, None]), tmp_path, bind=bind)

@@ -240,7 +240,7 @@ def test_an_mpi_library_of_another_launcher_is_told():
 # ---- Python ---------------------------------------------------------------------------------------------------------
 
 def run_script(text: str, size: int, **keys):
-    """Runs a script once a rank, with `init()` for mpt.init with what it needs; (status, output, errors) of each."""
+    """Runs a script once a rank, with `init()` for mpt.init with its arguments; (status, output, errors) of each."""
     port = free_port()
     head = "import sys, numpy as np, mpt\n"
     if "MPT_BUILD" in os.environ:

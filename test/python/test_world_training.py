@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on several processes: the same state files as on one, over TCP and both MPIs; what one rank does wrong, all refuse."""
+"""Training on several processes: the same state files as on one, over TCP and both MPIs; all ranks refuse one rank's error."""
 import json
 import math
 import os
@@ -19,7 +19,7 @@ from world_processes import clean_environment, free_port, run_mpi
 pytestmark = pytest.mark.slow
 
 POLICIES = ["fp32", "amp-f16", "amp-bf16", "als-f16", "fp8-hybrid"]
-SCALED = ["amp-f16", "als-f16", "fp8-hybrid"]  # what is not finite skips a step
+SCALED = ["amp-f16", "als-f16", "fp8-hybrid"]  # a value that is not finite skips a step
 FLAGS = {"loss": "softmax-cross-entropy", "optimizer": "adamw,lr=1e-2"}
 SCRIPT = pathlib.Path(__file__).with_name("world_training.py")
 
@@ -35,7 +35,7 @@ def libraries(tmp_path_factory):
 
 
 def environment() -> dict:
-    """For scripts that import what this test imports."""
+    """For scripts that import the modules of this test."""
     paths = [str(pathlib.Path(__file__).parent), *(path for path in sys.path if path)]
     return clean_environment(PYTHONPATH=os.pathsep.join(paths))
 
@@ -50,7 +50,7 @@ def write_spec(libraries, out, world: dict, steps: int):
 
 
 def read(out, size: int):
-    """What the ranks saw, and the bytes of the states."""
+    """The ranks' results, and the bytes of the states."""
     ranks = [json.loads((out / f"{rank}.json").read_text()) for rank in range(size)]
     places = [seen.pop("world") for seen in ranks]
     assert [place["rank"] for place in places] == list(range(size)) and {place["size"] for place in places} == {size}
@@ -101,10 +101,10 @@ def test_states_over_mpi_are_those_of_one_process(libraries, expected, tmp_path,
     assert [policy for policy in POLICIES if states[policy] != expected[1][policy]] == []
 
 
-# ---- what one rank does wrong ---------------------------------------------------------------------------------------
+# ---- errors of one rank ---------------------------------------------------------------------------------------------
 
 def on_two_ranks(library, folder, body):
-    """Calls body(world, trainer, inputs of this rank) in two forks; what it returned, or the error's text."""
+    """Calls body(world, trainer, inputs of this rank) in two forks; its result, or the error's text."""
     port = free_port()
 
     def rank_of(rank):

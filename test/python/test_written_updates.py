@@ -22,7 +22,7 @@ def distance(got, want):
 def check(seed, policy, folder):
     scale, limit = POLICIES[policy]
     model, held, parameters, feed, words, names = generate(seed)
-    if "muon" in words:  # magnifies the smallest singular values of what it is given
+    if "muon" in words:  # magnifies the smallest singular values of its gradient
         limit *= 4
     onnx.save(model, folder / "m.onnx")
     wanted, first = trained(model, held, feed, 3, list(names.values()))
@@ -52,7 +52,7 @@ def test_random_updates(seed, tmp_path):
 
 
 def test_an_update_without_a_gradient_of_its_own_is_refused_under_a_scale(tmp_path):
-    """Two parameters are updated by what is no multiple of a gradient of one of them."""
+    """Two parameters are updated by values that are no multiple of a gradient of one of them."""
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
       g (float[8,4] x) => (float loss, float[4,4] w_next, float[4,4] v_next) {
         h = MatMul(x, w)  y = MatMul(h, v)  q = Mul(y, y)  loss = ReduceMean<keepdims = 0>(q)
@@ -70,7 +70,7 @@ def test_an_update_without_a_gradient_of_its_own_is_refused_under_a_scale(tmp_pa
     assert any(f"from here on the gradient of '{name}' of the file is no multiple" in str(refusal.value) for name in "wv")
 
 
-# What an update makes of the parameter by itself: norms of columns, as adaptive clipping has, a projection, and a product.
+# Values that an update computes from the parameter: norms of columns, as adaptive clipping has, a projection, and a product.
 OF_PARAMETERS = {
     "columns": ("""ww = Mul(w, w)  sums = ReduceSum<keepdims = 1>(ww, axis)  norms = Sqrt(sums)  move = Mul(g, norms)""",
                 lambda g, w: g * np.sqrt((w * w).sum(0, keepdims=True))),

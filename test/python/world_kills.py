@@ -10,7 +10,7 @@ import time
 from world_processes import TOLD, Ranks
 
 TIMEOUT = 2  # seconds, the stated time in tests of faults
-START = 10   # and that of a start
+START = 10   # and the stated time of a start
 ENDLESS = {"steps": 10**9, "elements": 20000, "timeout_seconds": TIMEOUT}
 LOST = 11  # MPT_PEER_LOST
 

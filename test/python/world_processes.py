@@ -24,7 +24,7 @@ def worker() -> str:
 
 
 def free_port() -> int:
-    """Below those that the system gives to connections, one of which could take it before rank 0 does."""
+    """A port below the ones that the system gives to connections, one of which could take it before rank 0 does."""
     while True:
         port = random.randrange(10000, 32000)
         with socket.socket() as probe:
@@ -36,13 +36,13 @@ def free_port() -> int:
 
 
 def clean_environment(**more) -> dict:
-    """Without what a launcher of this test run may have set."""
+    """Without the variables that a launcher of this test run may have set."""
     names = re.compile("RANK$|WORLD_SIZE$|MASTER_|PMI|OMPI_|SLURM_|TORCHELASTIC_|MPI_LOCAL")
     return {key: value for key, value in os.environ.items() if not names.search(key)} | more
 
 
 class Ranks:
-    """Processes of one world over TCP. `results` waits for those that `ranks` names: a list of (status, output, errors)."""
+    """Processes of one world over TCP. `results` waits for the ranks in `ranks`: a list of (status, output, errors)."""
 
     def __init__(self, mode: str, size: int, prefix=lambda rank: [], **keys):
         keys = {"size": size, "address": "127.0.0.1", "port": free_port(), "token": TOKEN, "start_seconds": 60} | keys

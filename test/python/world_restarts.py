@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training that is killed and started again: a random rank at a random moment, checkpoints, another number of processes.
 
-    python world_restarts.py COUNT [FIRST_SEED]    what went wrong, and how long survivors took
+    python world_restarts.py COUNT [FIRST_SEED]    errors, and how long survivors took
 
 Each world trains a classifier with dropout and skipped steps, and saves every few steps. After the kill all survivors have to
 return the status of a lost rank in the stated time, and every state file has to load. The run is then started again, on
@@ -36,7 +36,7 @@ def compile_model(folder: pathlib.Path) -> pathlib.Path:
 
 
 def rows_of(step: int, rank: int, size: int) -> dict:
-    """What a rank passes in a step; every seventh step has an infinity in one row, and is skipped."""
+    """The rows that a rank passes in a step; every seventh step has an infinity in one row, and is skipped."""
     inputs = batch(REPLICAS, seed=step)
     if step % 7 == 5:
         inputs["x"][step % len(inputs["x"]), 0] = np.inf

@@ -3,7 +3,7 @@
 
 SPEC has "runs", each with "name", "library" and "below" (input name to the number of its classes), "bad" (whether
 some steps have an infinity in a row); "steps", "out", and "world", the arguments of mpt.init(). Each run trains on batches that
-depend on the step alone, and saves its state as OUT/NAME.state. A rank writes what it saw to OUT/RANK.json.
+depend on the step alone, and saves its state as OUT/NAME.state. A rank writes its results to OUT/RANK.json.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpt-opt with the tests' targets: what a target costs outside its own folders is the line that registers it.
+// mpt-opt with the tests' targets: a target costs one line outside its own folders, which registers it.
 #include "mpt/Driver/Compile.h"
 #include "mpt/Driver/Registration.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A race between members of a team: what scripts/tsan.sh has to notice before it believes in silence.
+// A race between members of a team, which scripts/tsan.sh has to notice before it believes in silence.
 #include <cstdio>
 
 extern "C" void GOMP_parallel(void (*fn)(void *), void *data, unsigned threads, unsigned flags);

@@ -22,7 +22,7 @@ private:
   std::vector<std::thread> members;
 };
 
-/// What a thread is in.
+/// The team that a thread is in, and its number there.
 struct Place {
   Team *team = nullptr;
   int number = 0, count = 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Walks every registered core and train op: each needs a meaning, a gradient or a reason for none, a scale rule
 // (library calls too), a test, and an accumulator where it sums. The same walk prints docs/generated/op-status.md with
-// --op-status; --sums names what sums.
+// --op-status; --sums names the ops that sum.
 #include "FindSums.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -98,7 +98,7 @@ public:
               "lib/Precision/Meaning/Models.cpp");
     if (!mentions(tests, name.getStringRef()))
       missing("a test of its meaning", "test/evaluation/" + StringRef(stem).lower() + ".mlir");
-    // Fusions are what targets make of the other ops; train ops are core ops by the time a target sees them.
+    // Targets make fusions of the other ops; train ops are core ops by the time a target sees them.
     if (name.getDialectNamespace() == "mpt" && !name.hasTrait<OpTrait::OneRegion>() &&
         !mentions(cases, name.getStringRef()))
       missing("a case of the conformance suite", "test/autodiff/cases, or in test/cts/cases where it has no gradient");

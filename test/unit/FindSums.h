@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ops sum, by what they do: in the conformance cases, some result changes with two elements of one float operand.
+// Which ops sum, by results: in the conformance cases, some result changes with two elements of one float operand.
 #ifndef MPT_TEST_UNIT_FINDSUMS_H
 #define MPT_TEST_UNIT_FINDSUMS_H
 

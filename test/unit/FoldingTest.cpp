@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Import's constant folding and the interpreter give the same bits: every op of the conformance cases, in three float
+// Import's constant folding and the interpreter are bitwise identical: each op of the conformance cases, in three float
 // types, on random operands and on uniform ones. Every op that folding may meet has to occur.
 #include "mpt/Dialect/Check/CheckDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
@@ -47,7 +47,7 @@ Tensor uniform(const Tensor &tensor) {
   return result;
 }
 
-/// Folds what a running function computes, and compares with what the op's rule gives.
+/// Folds the ops of a running function, and compares with the results of the op's rule.
 class Comparison : public InterpreterObserver {
 public:
   void computed(Operation *op, const InterpreterFrame &frame) override {
@@ -62,7 +62,7 @@ public:
     compare(op, uniforms);
   }
 
-  /// Ops that were folded, and those that are left to run time because their work is more than linear.
+  /// Ops that were folded, and ops that are left to run time because their work is more than linear.
   llvm::StringSet<> folded, costly;
   int64_t failures = 0, comparisons = 0;
 

@@ -45,7 +45,7 @@ Labelling numbered(size_t number, size_t labels) {
   return narrow;
 }
 
-/// Compares the cut with all assignments: its objective is least, and of those of this cost it has the fewest narrow.
+/// Compares the cut with all assignments: its objective is least, and of all at this cost it has the fewest narrow.
 void compare(const CastPlacement &placement, const CutWeights &weights, Counts &counts, const char *where) {
   size_t labels = placement.countFree();
   Labelling cut = placement.cut(weights);

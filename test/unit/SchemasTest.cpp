@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry of schemas made on demand finds what the ONNX library's own registry finds, for every name and version,
+// The registry of schemas made on demand finds the same as the ONNX library's own registry, for every name and version,
 // or a later version that adds types and changes nothing else.
 #include "mpt/Dialect/ONNX/Schemas.h"
 

@@ -137,7 +137,7 @@ static void roundingIsOurs() {
   fesetround(FE_TONEAREST);
 }
 
-/// Ranks that start buckets in different orders are told, instead of adding what does not belong together.
+/// Ranks that start buckets in different orders are told, instead of adding values that do not belong together.
 static void otherOrdersAreRefused() {
   onRanks(2, [&](std::shared_ptr<World> world) {
     Reduction reduction(world, 2);

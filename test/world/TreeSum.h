@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reduction has to give, in the plainest words; and values that are hard on it.
+// The result that a reduction has to give, in the plainest form; and values that are hard on it.
 #ifndef MPT_TEST_WORLD_TREESUM_H
 #define MPT_TEST_WORLD_TREESUM_H
 

@@ -6,7 +6,7 @@
 // bits    compares reductions of all sizes with the canonical tree; prints "ok"
 // train   `steps` steps of a model that is one bucket; prints a hash of its state
 // bytes   one reduction of `elements`; prints bytes sent and received
-// Keys are those of mpt_world_options, besides steps, elements, replicas and pause (milliseconds of computing a step).
+// Keys are mpt_world_options' fields, besides steps, elements, replicas and pause (milliseconds of computing a step).
 // Ends with the status that a call returned, its text on standard error.
 #include "TreeSum.h"
 #include "world/Reduction.h"

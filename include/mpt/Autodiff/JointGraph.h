@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What passes ask of a graph that brings its backward pass.
+// Queries of passes on a graph that brings its backward pass.
 #ifndef MPT_AUTODIFF_JOINTGRAPH_H
 #define MPT_AUTODIFF_JOINTGRAPH_H
 
@@ -11,7 +11,7 @@ namespace mpt {
 
 /// The function of a module whose file brings gradients, or new values of parameters; null in other modules.
 mlir::func::FuncOp jointGraph(mlir::ModuleOp module);
-/// Whether the gradients of that file are those that train.
+/// Whether the gradients that the file brings are used for training.
 bool usesBackwardOfFile(mlir::ModuleOp module);
 /// The ops that results without the role of a gradient or a new value are computed by.
 llvm::DenseSet<mlir::Operation *> forwardOps(mlir::func::FuncOp function);

@@ -25,7 +25,7 @@ mlir::Value lossOfLabels(GraphBuilder &b, const LossSpec &spec, mlir::Value scor
 /// has, which the runtime refuses.
 mlir::Value asClassIndices(GraphBuilder &b, mlir::Value labels, int64_t classes);
 
-/// What CTC aligns with: `labels` [N, S], of which the first `labelLengths` [N] count, and how many steps of the input
+/// The targets of CTC: `labels` [N, S], of which the first `labelLengths` [N] count, and how many steps of the input
 /// are in use, `inputLengths` [N].
 struct SequenceTargets {
   mlir::Value labels, inputLengths, labelLengths;

@@ -15,7 +15,7 @@ namespace mpt {
 
 enum class LossKind { softmaxCrossEntropy, nll, focal, mse, l1, smoothL1, huber, bceWithLogits, kl, cosine, ctc, none };
 
-/// What becomes of a loss of several elements that the model has itself.
+/// The reduction of a loss of several elements that the model has itself.
 enum class OwnReduction { none, mean, sum };
 
 /// A loss of one of the model's results; fields that its kind does not use keep their defaults.
@@ -24,7 +24,7 @@ struct LossSpec {
   std::string output;                 ///< the result; empty: the first one
   double weight = 1.0;                ///< in the sum of several losses
   int64_t classAxis = 1;              ///< axis of the classes, of losses that have them; negative from the end; ctc: 2
-  std::optional<int64_t> ignoreIndex; ///< label whose samples do not count; ctc: what stands behind the last label
+  std::optional<int64_t> ignoreIndex; ///< label whose samples do not count; ctc: padding behind the last label
   double beta = 1.0;                  ///< smooth-l1, huber: where the square ends
   double gamma = 2.0, alpha = 1.0;    ///< focal
   int64_t maxLabels = 0;              ///< ctc: labels of the longest sequence
@@ -41,7 +41,7 @@ bool hasClasses(LossKind kind);
 /// gamma, alpha), mse, l1, smooth-l1 (beta), huber (delta), bce-with-logits, kl, cosine, ctc (max-labels,
 /// which it needs, blank, batch-axis, class-axis, ignore-index, zero-infinity) or none (reduction), each with output
 /// and weight. Each of several losses names its output, all different. The error of unknown or malformed text names
-/// what was expected.
+/// the expected form.
 llvm::Expected<llvm::SmallVector<LossSpec, 1>> parseLossSpecs(llvm::StringRef text);
 
 /// The kinds and their settings, for lists that users ask for.

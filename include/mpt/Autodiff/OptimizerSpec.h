@@ -56,8 +56,8 @@ struct OptimizerSpec {
 /// the form at the end of section 2 of arXiv 1412.6980, bias-correction), lamb (betas, eps), adagrad (lr-decay, eps),
 /// rmsprop (alpha, eps, momentum, centered), lion (betas), lars (momentum, trust, eps), adafactor (decay, eps1, eps2,
 /// clip), and of all lr, weight-decay and schedule=constant|linear|cosine|step|one-cycle with warmup, steps, min,
-/// gamma, every, rise, div, final. Defaults are those of the table in the source. The error of unknown or malformed
-/// text names what was expected.
+/// gamma, every, rise, div, final. The defaults are in the table of the source. The error of unknown or malformed
+/// text names the expected form.
 llvm::Expected<OptimizerSpec> parseOptimizerSpec(llvm::StringRef text);
 
 /// Parses `SPEC[;SPEC]...`, one optimizer a group of parameters: a specification may end in `,params=REGEX`, which goes

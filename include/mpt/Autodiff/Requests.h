@@ -9,12 +9,12 @@
 
 namespace mpt {
 
-/// Puts a backward pass in place of every train.derive of `function`. Returns what was derived, request by request.
+/// Puts a backward pass in place of every train.derive of `function`. Returns the gradients, request by request.
 ///
 /// With `training`, requests with respect to trained parameters become part of a training step: each such gradient is a
 /// train.gradient, and the seed has the attribute `mpt.seed` (a unit where `training` is empty and there is one
 /// request, else a name that starts with `training`). Gradients that a later request derives once more are left plain,
-/// as those with respect to other tensors are: no loss scale reaches them.
+/// as gradients with respect to other tensors are: no loss scale reaches them.
 llvm::FailureOr<llvm::SmallVector<mlir::Value>> answerRequests(mlir::func::FuncOp function,
                                                                std::optional<llvm::StringRef> training);
 

@@ -12,7 +12,7 @@ namespace mpt {
 /// none of `fixed` (the loss, new statistics). Where `function` has such ops already, they are the seed and are checked
 /// only.
 ///
-/// Files say nothing of seeds, and exporters fold them into constants. So a seed is found from what ops are linear in
+/// Files say nothing of seeds, and exporters fold them into constants. So a seed is found by the linearity of ops
 /// (Linearity.td): backwards from the gradients, each value that must be a multiple of it is followed to constants, or
 /// to values of the forward pass, where it begins. Where only one of two factors can be one, the one is followed whose
 /// beginning reaches more gradients. Of the constants that a place offers, a scalar is taken before a tensor.

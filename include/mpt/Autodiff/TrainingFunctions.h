@@ -31,9 +31,9 @@ struct NamedValue {
   NamedValue(train::Role role, mlir::Value value) : NamedValue(train::stringifyRole(role).str(), value, role) {}
   std::string name;
   mlir::Value value;
-  std::optional<train::Role> role; ///< what the runtime takes it for
+  std::optional<train::Role> role; ///< its role for the runtime
 };
-/// What the function returns, with names.
+/// The results of the function, with names.
 llvm::SmallVector<NamedValue> namedResults(mlir::func::FuncOp function);
 /// Makes the function return exactly `results`. A name that one with a role, or an earlier one, has gets a number:
 /// name_1.
@@ -49,7 +49,7 @@ mlir::func::FuncOp cloneFunction(mlir::func::FuncOp function, llvm::StringRef na
 train::StateOp addState(mlir::ModuleOp module, train::Role role, llvm::StringRef name, mlir::RankedTensorType type,
                         double fill, llvm::StringRef of = {});
 
-/// Parameters that are trained and stored narrower than FP32 become FP32; what reads them casts back.
+/// Parameters that are trained and stored narrower than FP32 become FP32; their readers cast back.
 llvm::LogicalResult widenParameters(mlir::ModuleOp module);
 
 /// The value of state `name` in `function`: its first read, or a new one at the start.

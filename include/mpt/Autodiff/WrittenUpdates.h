@@ -19,11 +19,11 @@ struct NewValue {
 /// told. `news` are the new values of all states, `loss` the value that training makes smaller, and `given` the
 /// gradients of other parameters, which the file names.
 ///
-/// What an optimizer does with a gradient has any form, but all that it knows of the batch comes through the gradient:
-/// of the values that every path from the batch to the new values of a parameter and its moments goes through, the
-/// first of the parameter's shape is it. A number that several parameters share, such as the factor of clipping by a
-/// norm, is no path. From there transposes, casts and numbers follow as far as they belong to the backward pass: all
-/// but the last number before a parameter or an average takes the value up, which is a rate.
+/// The arithmetic of an optimizer on a gradient has any form, but all that it knows of the batch comes through the
+/// gradient: of the values that every path from the batch to the new values of a parameter and its moments goes
+/// through, the first of the parameter's shape is it. A number that several parameters share, such as the factor of
+/// clipping by a norm, is no path. From there transposes, casts and numbers follow as far as they belong to the
+/// backward pass: all but the last number before a parameter or an average takes the value up, which is a rate.
 llvm::SmallVector<mlir::Value> gradientsOfUpdates(mlir::func::FuncOp function, mlir::Value loss,
                                                   llvm::ArrayRef<NewValue> parameters, llvm::ArrayRef<NewValue> news,
                                                   llvm::ArrayRef<mlir::Value> given);

@@ -35,7 +35,7 @@ void makeGrid(mlir::ModuleOp module, int64_t replicas);
 /// True where `function` has collectives: every replica runs it, and they meet there.
 bool hasCollectives(mlir::func::FuncOp function);
 
-/// Reduces `value` over all replicas, in FP32 or wider. Its location is that of the value.
+/// Reduces `value` over all replicas, in FP32 or wider. Its location is the value's.
 mlir::Value allReduce(mlir::OpBuilder &builder, mlir::Value value, mlir::shard::ReductionKind kind);
 
 /// Rows of the batch: the first extent of the first argument that is no scalar. Nothing where every argument is one.
@@ -61,8 +61,8 @@ private:
   llvm::DenseMap<mlir::Value, int64_t> counts;
 };
 
-/// Which values of a step may differ from replica to replica. What depends on split arguments, on the number of the
-/// replica or on shards does, unless a collective lies between that makes it the same. One walk, in the order of the
+/// Which values of a step may differ from replica to replica. Values that depend on split arguments, on the number of
+/// the replica or on shards do, unless a collective lies between that makes it the same. One walk, in the order of the
 /// block.
 class Variance {
 public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user asks of the compiler, and how command-line words say it.
+// A user's options of the compiler, and their command-line words.
 #ifndef MPT_DRIVER_COMPILEOPTIONS_H
 #define MPT_DRIVER_COMPILEOPTIONS_H
 
@@ -17,7 +17,7 @@ namespace mpt {
 /// The product of a compilation.
 enum class EmitKind { Library, Static, Object, LLVM, MLIR, ONNX, Products };
 
-/// Symbolic dimensions of one extent, and what it may be.
+/// Symbolic dimensions of one extent, and its possible values.
 struct Binding {
   std::vector<std::string> symbols;
   std::vector<int64_t> extents;
@@ -51,7 +51,7 @@ struct CompileOptions : PipelineOptions {
   bool averaged = false;                      ///< the averages in it
   std::string onnxForm = "joint";             ///< of a training step as ONNX: joint or training-info
   std::string onnxArithmetic = "native";      ///< of a training step as ONNX: native, or wide without bf16 arithmetic
-  bool hasLoss = false, hasOptimizer = false; ///< given, not the default: what comes then adds to it
+  bool hasLoss = false, hasOptimizer = false; ///< given, not the default: later flags add to it
   bool dryRun = false;                        ///< phases and reports, no product
   bool trains = false; ///< a flag asks for a training step; without one, --emit=onnx rewrites the graph as it is
   bool timing = false;
@@ -61,15 +61,15 @@ struct CompileOptions : PipelineOptions {
   std::vector<Binding> bindings;                                ///< several extents make a library of several sizes
   std::vector<std::string> reports;                             ///< precision, memory; "kind" or "kind=file"
 
-  /// Reads command-line words (without the program's name). The error says which word is wrong and what was expected.
+  /// Reads command-line words (without the program's name). The error names the wrong word and the expected form.
   static llvm::Expected<CompileOptions> parse(llvm::ArrayRef<llvm::StringRef> words);
-  /// All combinations of the extents bound, those of the first symbol changing last.
+  /// All combinations of the extents bound, the first symbol's changing last.
   std::vector<Size> sizes() const;
   /// One line a flag, by group; of the group named alone. The error lists the groups.
   static llvm::Expected<std::string> help(llvm::StringRef group = "");
   /// Whether `name` is a flag with a value, which may be the next word.
   static bool takesValue(llvm::StringRef name);
-  /// All flags, each with what stands for its value in the help; empty for switches.
+  /// All flags, each with the placeholder for its value in the help; empty for switches.
   static std::vector<Described> flags();
 };
 

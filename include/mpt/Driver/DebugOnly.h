@@ -9,7 +9,7 @@
 namespace mpt {
 
 /// From here on the passes in `flags`, as in "fusion-form,memory-plan", say on standard error why they refuse rewrites
-/// (mpt/Support/Refusal.h). An error names what is no pass.
+/// (mpt/Support/Refusal.h). An error names words that are no passes.
 llvm::Error debugOnly(llvm::StringRef flags);
 
 } // namespace mpt

@@ -15,7 +15,7 @@ namespace mpt {
 /// rather than for single passes.
 bool isCompilation(llvm::ArrayRef<llvm::StringRef> words);
 
-/// What the compiler answers to words that ask about it: none, --help, --help=GROUP, --version, --list-KIND,
+/// The compiler's answer to words that ask about it: none, --help, --help=GROUP, --version, --list-KIND,
 /// --completion=SHELL. Nothing for other words.
 std::optional<llvm::Expected<std::string>> answer(llvm::ArrayRef<llvm::StringRef> words);
 /// The line of --version.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpt-run's command line: which module to run, and what to learn from it.
+// mpt-run's command line: which module to run, and which results to report.
 #ifndef MPT_DRIVER_RUNCOMMAND_H
 #define MPT_DRIVER_RUNCOMMAND_H
 
@@ -22,9 +22,9 @@ struct RunCommand {
   RunOptions run;
   std::vector<std::string> batches; ///< safetensors files, one a step, in turn
   int64_t steps = 0;                ///< 0: one for each batch
-  std::string output = "-";         ///< JSON of calibrate, blame and certify; - is standard output
-  std::string reference;            ///< .mlir file in FP32 that an .mlir input is certified against
-  std::string library; ///< folder of an emitted library, which is certified in place of the interpreter's run
+  std::string output = "-";         ///< JSON of `calibrate`, `blame` and `certify`; - is standard output
+  std::string reference;            ///< .mlir file in FP32 that an .mlir input is validated against
+  std::string library; ///< folder of an emitted library, which is validated in place of the interpreter's run
   CertificateLimits limits;
   std::vector<std::string> compileWords; ///< mpt-opt's words: loss, optimizer, policy, ...
 
@@ -32,8 +32,8 @@ struct RunCommand {
   static std::string help();
 };
 
-/// main() of mpt-run. Status 0: done, and nothing found against the model (a certificate passed, no step to blame); 1:
-/// it was found wanting; 2: it could not be run.
+/// main() of mpt-run. Status 0: done, and nothing found against the model (within its error bounds, no step found at
+/// fault); 1: it was found wanting; 2: it could not be run.
 int runMain(llvm::ArrayRef<llvm::StringRef> words);
 
 } // namespace mpt

@@ -29,7 +29,7 @@ std::optional<Tensor> evaluateConstant(mlir::Value value, int64_t mostElements);
 /// rule refuses them. No diagnostic is emitted. Uniform operands of an op that keeps them uniform cost one element's
 /// work, whatever their size.
 mlir::ElementsAttr evaluateOp(mlir::Operation *op, llvm::ArrayRef<mlir::ElementsAttr> operands);
-/// The same, null unless the work is that of one element.
+/// The same, null unless the work is for one element alone.
 mlir::ElementsAttr evaluateUniformOp(mlir::Operation *op, llvm::ArrayRef<mlir::ElementsAttr> operands);
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registration of the rules that say what each op computes.
+// Registration of the rules by which each op is interpreted.
 #ifndef MPT_EVALUATION_EVALUATION_H
 #define MPT_EVALUATION_EVALUATION_H
 

@@ -12,7 +12,7 @@
 namespace mpt {
 
 /// A binary float type of at most 64 bits whose values are all FP64 values. Values are held as double everywhere in the
-/// interpreter; a format rounds them to the numbers the type has. Agrees bit for bit with LLVM's APFloat conversions.
+/// interpreter; a format rounds them to the numbers the type has. Bitwise identical to LLVM's APFloat conversions.
 class FloatFormat {
 public:
   /// The format of `type`: f64, f32, f16, bf16, f8E4M3FN or f8E5M2.

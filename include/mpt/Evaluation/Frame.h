@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one op sees while it is interpreted: values, state, mode, and how its sums accumulate.
+// The context of an op while it is interpreted: values, state, mode, and how its sums accumulate.
 #ifndef MPT_EVALUATION_FRAME_H
 #define MPT_EVALUATION_FRAME_H
 
@@ -33,7 +33,7 @@ struct EvaluationState {
   std::map<std::string, Tensor> writes;
   /// check ops that did not hold so far.
   int64_t failedChecks = 0;
-  /// Sums are those of libraries compiled with --batch-invariant: contractions fused step by step, others exact.
+  /// Sums are computed as in libraries compiled with --batch-invariant: contractions fused step by step, others exact.
   bool orderedSums = false;
   ElementCode *elements = nullptr; ///< then computes elementwise ops
 };
@@ -76,7 +76,7 @@ public:
   bool computed(mlir::Operation *op) { return ordersSums() && shared.elements && shared.elements->compute(op, *this); }
   bool ordersSums() const { return shared.orderedSums && !isOracle(); }
   EvaluationState &state() const { return shared; }
-  /// Type of running sums of elements of `elementType`: what `numerics` says, else FP32 or wider; f64 in oracle mode.
+  /// Type of running sums of elements of `elementType`: as `numerics` says, else FP32 or wider; f64 in oracle mode.
   mlir::FloatType accumulatorType(mlir::Type elementType, NumericsAttr numerics = {}) const;
   /// `tensor` read as numerics' `in` says (rounded to it in exact mode).
   Tensor readAs(const Tensor &tensor, NumericsAttr numerics) const;

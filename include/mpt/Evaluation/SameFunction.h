@@ -14,7 +14,7 @@ namespace mpt {
 
 /// True for arithmetic on floats alone, whose result is smooth, or whose pieces meet where an operand is zero or two
 /// are equal. Such functions are the same everywhere where they agree at random points of several magnitudes.
-/// Composites are none: they are what arithmetic is compared with.
+/// False for composites: arithmetic is compared with them.
 bool isComparable(mlir::Operation *op);
 
 /// The comparable ops that compute a value from `given` ones and constants, in the order of their block.
@@ -23,7 +23,7 @@ struct Cone {
   Cone(mlir::Value value, const llvm::DenseSet<mlir::Value> &given, size_t mostOps = 64);
 
   llvm::SmallVector<mlir::Operation *> ops;
-  llvm::SetVector<mlir::Value> leaves; ///< what is computed otherwise
+  llvm::SetVector<mlir::Value> leaves; ///< values that are computed otherwise
 };
 
 /// Functions of random float values, compared in FP64 at points of magnitude 1, 4, 2^-8 and 2^-20.
@@ -35,8 +35,8 @@ public:
 
   /// Begins with a new set of arguments, and forgets all other values.
   void draw(llvm::ArrayRef<mlir::Value> arguments);
-  /// Adds the results of `ops`, in order, to what can be compared. False where an operand is not known, or an op has no
-  /// meaning.
+  /// Adds the results of `ops`, in order, to the values that can be compared. False where an operand is not known, or
+  /// an op has no meaning.
   bool compute(llvm::ArrayRef<mlir::Operation *> ops);
   /// To be called before `op` is erased: another may take its place in memory.
   void forget(mlir::Operation *op) {
@@ -57,7 +57,7 @@ private:
   int64_t budget = int64_t(1) << 28; ///< elements
   int64_t mostHeld;                  ///< elements, of 8 bytes
   llvm::SmallVector<mlir::Value> arguments;
-  llvm::DenseSet<mlir::Value> known; ///< the arguments, and what is computed of them
+  llvm::DenseSet<mlir::Value> known; ///< the arguments, and the values computed from them
   std::map<std::vector<uintptr_t>, bool> answers;
 };
 

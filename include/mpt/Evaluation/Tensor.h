@@ -39,7 +39,7 @@ public:
 
   llvm::ArrayRef<double> reals() const { return storage->reals; }
   llvm::ArrayRef<int64_t> ints() const { return storage->ints; }
-  /// Integers of 64 bits without sign are held with the same bits; what compares or divides them has to read them so.
+  /// Unsigned integers of 64 bits are held as int64 bit patterns; comparisons and divisions have to read them as words.
   bool isUnsigned64() const { return type.getElementType().isUnsignedInteger(64); }
   llvm::ArrayRef<uint64_t> words() const {
     return {reinterpret_cast<const uint64_t *>(storage->ints.data()), storage->ints.size()};

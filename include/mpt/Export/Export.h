@@ -25,7 +25,7 @@ enum class StepForm {
 /// How a training step is written.
 struct StepFile {
   StepForm form = StepForm::Joint;
-  bool widens = false;      ///< what is bf16 is computed in wider types between casts, for executors without bf16
+  bool widens = false;      ///< bf16 values are computed in wider types between casts, for executors without bf16
   bool portable = false;    ///< floats are f32 and f16 alone, as execution providers have them
   bool stateInputs = false; ///< states that a step changes are inputs, whose defaults are their initializers
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a target's schedules can do with a group of ops: what fusion has to know of a target.
+// Abilities of a target's schedules for groups of ops, for fusion.
 #ifndef MPT_FUSION_KERNELCAPABILITIES_H
 #define MPT_FUSION_KERNELCAPABILITIES_H
 

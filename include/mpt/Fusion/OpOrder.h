@@ -8,8 +8,8 @@
 namespace mpt {
 
 /// Puts every op where its operands are there, the earliest in the block first: an op that has to wait for a later one
-/// comes right behind it, so that what it reads does not live longer than it must
-/// (mlir::sortTopologically would put it behind all that is ready). For graphs: no op may depend on itself.
+/// comes right behind it, so that its operands do not live longer than they must (mlir::sortTopologically would put it
+/// behind all that is ready). For graphs: no op may depend on itself.
 void orderByReadiness(mlir::Block &block);
 
 } // namespace mpt

@@ -20,10 +20,10 @@ bool splitInBlocks(ReduceOp op);
 /// norm adds up two things for scale and shift, and the same two for its input.
 bool hoistFactors(ReduceOp op);
 /// The variance E(x - E x)^2 of elements that one block cannot keep as E x^2 - (E x)^2 with FP64 sums of FP64 squares:
-/// what cancels out lies beyond FP32's digits unless the mean is 10^4 deviations away.
+/// the digits that cancel out lie beyond FP32's unless the mean is 10^4 deviations away.
 bool fuseMoments(ReduceOp variance);
-/// The largest element of what a kernel makes, row by row and then of the rows (where sums go down its columns, column
-/// by column): the kernel can do the first. No bit changes.
+/// The largest element of a kernel's result, row by row and then of the rows (where sums go down its columns, column by
+/// column): the kernel can do the first. No bit changes.
 bool splitExtremum(ReduceOp op);
 /// Arithmetic on a reshaped tensor that a kernel makes or adds up is done on the tensor in the kernel's shape, where
 /// nothing but calls and reductions to one scalar follow: it can be part of that kernel then, which a reshape would

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant folding during import: what shape arithmetic comes to once input shapes are numbers.
+// Constant folding during import: the results of shape arithmetic once input shapes are numbers.
 #ifndef MPT_IMPORT_FOLD_H
 #define MPT_IMPORT_FOLD_H
 

@@ -15,23 +15,23 @@ namespace mpt {
 /// No tensor has more elements: beyond any memory, and products of two such counts' extents still tell overflow.
 constexpr int64_t mostElements = int64_t(1) << 40;
 
-/// What the user says beside the file.
+/// Options of the user beside the file.
 struct ImportOptions {
   /// The module's name (`mpt.name`); empty: the file's stem, or "model" for buffers.
   std::string name;
   /// Extents of symbolic dimensions of the graph's inputs, by symbol.
   llvm::StringMap<int64_t> bindings;
   /// Initializers whose whole name matches one of `train` are the parameters, and no others; without expressions the
-  /// use of an initializer decides. Those that match one of `freeze` are parameters that no optimizer changes.
+  /// use of an initializer decides. Initializers that match one of `freeze` are parameters that no optimizer changes.
   std::vector<std::string> train, freeze;
-  /// Of biases and scales that layers share, since an exporter has merged equal ones: those that stay one tensor.
+  /// Of biases and scales that layers share, since an exporter has merged equal ones: the names that stay one tensor.
   std::string tie;
   /// Batch normalizations in inference form: "train" makes them ones in training form; else they stay.
   std::string batchNorm;
   /// Of a graph with gradients or new values as outputs: "file" takes its backward pass, "own" only its loss; empty
   /// takes the file's where there is one.
   std::string backward;
-  /// Outputs that are gradients of initializers, and new values of initializers, by initializer; those called P_grad
+  /// Outputs that are gradients of initializers, and new values of initializers, by initializer; outputs named P_grad
   /// and P_next need no entry.
   llvm::StringMap<std::string> gradients, next;
   /// The value that the backward pass of the file starts from; empty looks for it.
@@ -88,7 +88,7 @@ std::vector<Described> describeOperators();
 /// True when an import rule exists for the op in some version.
 bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);
 
-/// True where operand `operand` of the operator may be what trains: a weight, a bias or a scale.
+/// True where operand `operand` of the operator may be trained: a weight, a bias or a scale.
 bool mayTrain(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
 /// True where it is nothing else.
 bool isWeightOperand(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
@@ -100,7 +100,7 @@ bool moves(llvm::StringRef domain, llvm::StringRef opType);
 /// True for an operator that ONNX Runtime writes into `version` of ai.onnx, which has no such operator.
 bool isRuntimeOperator(llvm::StringRef opType, int64_t version);
 
-/// The message for an operator without an import rule: what was expected, and what to do.
+/// The message for an operator without an import rule, with advice.
 std::string unsupportedOperator(llvm::StringRef domain, llvm::StringRef opType, int64_t version);
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Templates of model files: the bytes of an .onnx and of its external data, with places for what training changes.
+// Templates of model files: bytes of an .onnx and its external data, with places for tensors that training changes.
 #ifndef MPT_IMPORT_TEMPLATE_H
 #define MPT_IMPORT_TEMPLATE_H
 
@@ -52,8 +52,8 @@ struct SavedTensor {
   bool changes = true;
 };
 
-/// Writes the template of the model file `model`, binary or text, and of its external data to `out`. Nothing is stored
-/// of what the saved tensors replace. The form: docs/onnx.md.
+/// Writes the template of the model file `model`, binary or text, and of its external data to `out`. No data is stored
+/// that the saved tensors replace. The form: docs/onnx.md.
 llvm::Error writeTemplate(llvm::StringRef model, llvm::ArrayRef<SavedTensor> tensors, llvm::StringRef out);
 
 /// The tensors of the model file `model` that may be states, by the names that import gives them, without importing it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of training a file brings beside its forward pass, for the user and for the manifest.
+// The parts of training that a file brings beside its forward pass, for the user and for the manifest.
 #ifndef MPT_IMPORT_TRAININGFORM_H
 #define MPT_IMPORT_TRAININGFORM_H
 
@@ -10,7 +10,7 @@
 
 namespace mpt {
 
-/// What was found in a file, in words; empty: none of it.
+/// The parts found in a file, in words; empty: none.
 struct TrainingForm {
   std::string form;       ///< "TrainingInfoProto", ...
   std::string loss;       ///< name of the value, or of several
@@ -27,7 +27,7 @@ struct TrainingForm {
 
 /// Puts `form` into the module's `mpt.manifest` as "training", in place of an earlier one.
 void note(mlir::ModuleOp module, const TrainingForm &form);
-/// What note() has put there.
+/// The form that note() has put there.
 std::optional<TrainingForm> notedForm(mlir::ModuleOp module);
 
 } // namespace mpt

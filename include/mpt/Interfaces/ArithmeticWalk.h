@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a value ends in: a walk over the users of an op, by the arithmetic that they do.
+// The ops that a value ends in: a walk over the users of an op, by the arithmetic that they do.
 #ifndef MPT_INTERFACES_ARITHMETICWALK_H
 #define MPT_INTERFACES_ARITHMETICWALK_H
 
@@ -11,7 +11,7 @@
 
 namespace mpt {
 
-/// What a user says of the values that reach it.
+/// The answer of a user about the values that reach it.
 enum class End {
   Further, ///< its users say it
   None,    ///< nothing
@@ -35,7 +35,7 @@ inline End endOf(Arithmetic arithmetic, llvm::function_ref<End(Arithmetic)> othe
   }
 }
 
-/// True where what `op` makes ends as was asked. Behind more than 64 ops nobody looks, and it does not.
+/// True where the results of `op` end as was asked. Behind more than 64 ops nobody looks, and it does not.
 inline bool endsIn(mlir::Operation *op, llvm::function_ref<Arithmetic(mlir::Operation *)> arithmeticOf,
                    llvm::function_ref<End(Arithmetic)> otherwise) {
   constexpr unsigned most = 64;

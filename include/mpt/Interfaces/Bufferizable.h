@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What bufferization asks of ops on tensors.
+// Bufferization of ops on tensors.
 #ifndef MPT_INTERFACES_BUFFERIZABLE_H
 #define MPT_INTERFACES_BUFFERIZABLE_H
 
@@ -11,7 +11,7 @@ namespace memory {
 class BufferizationState;
 } // namespace memory
 
-/// Where an op can write its results; each enumerator allows what those before it do.
+/// Where an op can write its results; each enumerator allows the places of the earlier ones too.
 enum class WritesTo {
   Own,          ///< buffers of their own, or the operand's
   Outputs,      ///< memory that nothing else reads meanwhile; before the op itself runs, so no state

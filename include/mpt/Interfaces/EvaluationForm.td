@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op means when a trained model is evaluated. Bodies are attached by lib/Autodiff.
+// The meaning of an op when a trained model is evaluated. Bodies are attached by lib/Autodiff.
 #ifndef MPT_INTERFACES_EVALUATIONFORM_TD
 #define MPT_INTERFACES_EVALUATIONFORM_TD
 

@@ -8,7 +8,7 @@
 namespace mpt {
 
 enum class AccessPattern : uint8_t {
-  Elements,  ///< what an op without the interface has: element by element, in linear time
+  Elements,  ///< the pattern of an op without the interface: element by element, in linear time
   Pointwise, ///< a result element follows from the operands' elements at its position: uniform operands, uniform result
   Moves,     ///< every result element is an element of operand 0
   Windows    ///< a result element follows from many: windows, sums of products; the work exceeds linear time

@@ -12,7 +12,7 @@ enum class FusionKind : uint8_t {
   View,      ///< no pass over memory: other strides of its operand, or memory that its operands write in parts
   Broadcast, ///< repeats a smaller operand: rematerialized by every reader
   Generator, ///< elements from their index alone: rematerialized by every reader
-  Reduction  ///< results of many terms each: a kernel's iteration space is that of the terms
+  Reduction  ///< results of many terms each: a kernel iterates over the terms
 };
 
 } // namespace mpt
@@ -35,8 +35,8 @@ bool isOperandView(mlir::Operation *op);
 /// The most elements that every element of a kernel may read beside its own: scalars and keys of random streams.
 inline constexpr int64_t fewElements = 4;
 /// Whether `op` computes elements of `shape` that are the same wherever in the tensor they lie, so that a tensor of
-/// another shape and as many elements would do: it reads operands of `shape` at its own index, beside those of few
-/// elements that all of them read, or repeats a scalar.
+/// another shape and as many elements would do: it reads operands of `shape` at its own index, beside operands of
+/// few elements that all of them read, or repeats a scalar.
 bool isFlat(mlir::Operation *op, llvm::ArrayRef<int64_t> shape);
 
 } // namespace mpt

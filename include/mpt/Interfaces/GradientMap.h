@@ -11,8 +11,8 @@
 
 namespace mpt {
 
-/// What Differentiable::backward reads and writes. Gradients have the type of their value; several contributions to one
-/// value are summed.
+/// The gradients that Differentiable::backward reads and writes. Gradients have the type of their value; several
+/// contributions to one value are summed.
 class GradientMap {
 public:
   using Sum = std::function<mlir::Value(mlir::OpBuilder &, mlir::Location, mlir::Value, mlir::Value)>;

@@ -9,7 +9,7 @@
 
 namespace mpt {
 
-/// By what a value is multiplied, beside what it would be without loss scaling (docs/scale-types.md).
+/// The factor by which loss scaling has multiplied a value (docs/scale-types.md).
 class ScaleType {
 public:
   enum class Kind {
@@ -35,7 +35,7 @@ public:
   bool isUnscaled() const { return isProduct() && powers.empty(); }
   bool isElementwise() const { return kind == Kind::scales || kind == Kind::mixed; }
   bool isScales() const { return kind == Kind::scales; }
-  /// The value is a product of scales, and no more: what gradients may be multiplied by and divided by.
+  /// The value is a product of scales, and no more: gradients may be multiplied by it and divided by it.
   bool isScale() const { return isPure && isProduct() && !powers.empty(); }
   /// A product of scales and of a positive number: of such values new scales are made.
   bool isScaleMaterial() const { return isProduct() && isPositive; }
@@ -57,23 +57,23 @@ private:
   explicit ScaleType(Kind kind) : kind(kind) {}
 
   Kind kind;
-  bool isPure = false, isPositive = false; ///< what is pure is positive
+  bool isPure = false, isPositive = false; ///< a pure value is positive
   llvm::SmallVector<Power, 1> powers;      ///< in order of the values' addresses
 };
 
-/// What a rule sees of one op and says about it. Results are unscaled unless a rule says otherwise.
+/// The scales of one op that a rule reads and sets. Results are unscaled unless a rule says otherwise.
 class ScaleInference {
 public:
   virtual ~ScaleInference() = default;
   virtual ScaleType of(mlir::Value value) const = 0;
   virtual void set(mlir::Value result, ScaleType type) = 0;
-  /// What reading the state of this name gives; `read` stands for the scale that it may be.
+  /// The type of a value read from the state of this name; `read` stands for the scale that it may be.
   virtual ScaleType ofState(mlir::Value read, llvm::StringRef state) const = 0;
   /// The op is refused: an error at it.
   virtual mlir::InFlightDiagnostic refuse() = 0;
 };
 
-/// What is known of a scalar i1; nothing where it is not.
+/// The value of a scalar i1; nothing where it is not known.
 using Flag = std::optional<bool>;
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How loss scales go through an op, and what it says about finite values. Attached by lib/Precision.
+// How loss scales go through an op, and whether it checks or spreads non-finite values. Attached by lib/Precision.
 #ifndef MPT_INTERFACES_GRADIENTSCALE_TD
 #define MPT_INTERFACES_GRADIENTSCALE_TD
 

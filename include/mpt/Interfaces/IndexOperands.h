@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operands are indices, and what they may be; apart from the other interfaces because only their check asks.
+// Which operands are indices, and their legal values; apart from the other interfaces because only their check asks.
 #ifndef MPT_INTERFACES_INDEXOPERANDS_H
 #define MPT_INTERFACES_INDEXOPERANDS_H
 

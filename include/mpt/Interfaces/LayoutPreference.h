@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders of dimensions in memory, and what a choice of them notes while it asks the ops of a function.
+// Orders of dimensions in memory, and the notes of a choice of them while it asks the ops of a function.
 #ifndef MPT_INTERFACES_LAYOUTPREFERENCE_H
 #define MPT_INTERFACES_LAYOUTPREFERENCE_H
 
@@ -22,7 +22,7 @@ inline Order channelsLast(int64_t rank) {
   return order;
 }
 
-/// What readers of each value want, and what its maker decided.
+/// The order of each value that its readers want, and the one that its maker decided.
 class LayoutChoice {
 public:
   /// How much a reader gains: `View`, a reshape that becomes a view; `Call`, a library call that takes no other order.

@@ -7,7 +7,7 @@
 #include "mlir/IR/OpDefinition.h"
 
 namespace mpt {
-/// What happens to an op's float results when an operand is multiplied by s > 0.
+/// The effect on an op's float results when an operand is multiplied by s > 0.
 enum class OperandScale {
   Fixed,  ///< nothing simple
   Shared, ///< they are multiplied by s where all shared operands are

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kind of arithmetic an op does: how positions, counts, tables and raw inputs pass through it.
+// The kind of arithmetic that an op does: how positions, counts, tables and raw inputs pass through it.
 #ifndef MPT_INTERFACES_MEANINGFLOW_TD
 #define MPT_INTERFACES_MEANINGFLOW_TD
 

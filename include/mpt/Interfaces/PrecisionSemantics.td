@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reduced precision does to an op: its numeric class, and the operands and results that must stay wide.
+// The effect of reduced precision on an op: its numeric class, and the operands and results that must stay wide.
 #ifndef MPT_INTERFACES_PRECISIONSEMANTICS_TD
 #define MPT_INTERFACES_PRECISIONSEMANTICS_TD
 

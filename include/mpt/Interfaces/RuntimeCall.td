@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reports ask of a call of the runtime. Stated in ODS by the ops of the exit dialect.
+// The kind of work of a call of the runtime, for reports. Stated in ODS by the ops of the exit dialect.
 #ifndef MPT_INTERFACES_RUNTIMECALL_TD
 #define MPT_INTERFACES_RUNTIMECALL_TD
 

@@ -20,7 +20,7 @@ mlir::Value throughCasts(mlir::Value value, bool widening);
 /// the place of `builder`, in the body.
 mlir::Value takeSum(FusionOp fusion, mlir::Value sum, mlir::OpBuilder &builder);
 
-/// Replaces what `reduce` makes, where it is read, by `known` where `sound` holds. Kernels then make the reduction in
+/// Replaces the result of `reduce` at its readers by `known` where `sound` holds. Kernels then make the reduction in
 /// need alone.
 void guardReduction(ReduceOp reduce, mlir::Value sound, mlir::Value known, mlir::OpBuilder &builder);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What core ops state about library calls: models of LayoutPreference for all ops of the library stage.
+// Interfaces of core ops for library calls: models of LayoutPreference for all ops of the library stage.
 #ifndef MPT_LIBRARY_LIBRARY_H
 #define MPT_LIBRARY_LIBRARY_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masks of attention's scores: what they are made of, and whether they are causal.
+// Masks of attention's scores: the bias that they add, and whether they are causal.
 #ifndef MPT_LIBRARY_MASKS_H
 #define MPT_LIBRARY_MASKS_H
 
@@ -11,7 +11,7 @@
 
 namespace mpt {
 
-/// What is added to scores [.., queries, keys] before softmax.
+/// The mask of scores [.., queries, keys] before softmax.
 struct Mask {
   mlir::Value bias;    ///< of the scores' rank, extents of 1 where it repeats; null where there is none
   bool causal = false; ///< keys behind the query are excluded as well
@@ -20,7 +20,7 @@ struct Mask {
 /// Elements of values that follow from constants alone, nothing for others.
 using KnownMasks = llvm::DenseMap<mlir::Value, std::optional<Tensor>>;
 
-/// Collects what masks scores of one shape. `known` serves all scores of a function.
+/// Collects the ops that mask scores of one shape. `known` serves all scores of a function.
 class MaskBuilder {
 public:
   MaskBuilder(GraphBuilder &b, mlir::RankedTensorType scores, KnownMasks &known) : b(b), scores(scores), known(known) {}
@@ -35,7 +35,7 @@ private:
   /// `value` before it was repeated; extents of 1 in the scores' rank.
   mlir::Value compact(mlir::Value value);
   bool addBias(mlir::Value value);
-  /// Elements of `small`, which is what `value` repeats.
+  /// Elements of `small`, which `value` repeats.
   const std::optional<Tensor> &elementsOf(mlir::Value value, mlir::Value small);
 
   GraphBuilder &b;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What patterns that form library calls share: values through views, the order of ops, and how patterns are applied.
+// Helpers of patterns that form library calls: values through views, the order of ops, and how patterns are applied.
 #ifndef MPT_LIBRARY_MATCHING_H
 #define MPT_LIBRARY_MATCHING_H
 
@@ -26,7 +26,7 @@ template <typename Op> Op onlyReader(mlir::Value value) {
 
 /// `value` can be read where `op` is. One that is made of nothing, as a parameter's read is, moves there if need be.
 bool makeAvailable(mlir::Value value, mlir::Operation *op, mlir::RewriterBase &rewriter);
-/// Erases `op` where nothing reads it, and what only it read.
+/// Erases `op` where nothing reads it, and ops that only it read.
 void eraseIfDead(mlir::Operation *op, mlir::RewriterBase &rewriter);
 
 /// Applies the patterns to `ops` alone, in their order, without folding; prints refusals for `flag`.
@@ -43,7 +43,7 @@ llvm::LogicalResult applyInOrder(mlir::func::FuncOp function, const char *flag, 
   return applyInOrder(std::move(ops), std::move(patterns), flag);
 }
 
-/// A pattern that counts what it does.
+/// A pattern that counts its rewrites.
 template <typename Op> struct CountingPattern : mlir::OpRewritePattern<Op> {
   CountingPattern(mlir::MLIRContext *context, mlir::Pass::Statistic &count)
       : mlir::OpRewritePattern<Op>(context), count(count) {}

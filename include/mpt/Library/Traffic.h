@@ -12,16 +12,16 @@ namespace mpt::library {
 /// names. Two fusions share a kernel unless a path leads from one to the other through a library call. So a value is
 /// read once for every member of the longest chain of its readers that no two of which may share one, not counting a
 /// reader that may share its maker's; and it is written if a library call, the outside, or a reader apart from its
-/// maker takes it. Views and copies cost nothing; of a table that is gathered from, what is gathered counts.
+/// maker takes it. Views and copies cost nothing; of a table that is gathered from, the gathered rows count.
 struct Traffic {
   int64_t minimum = 0; ///< as above
   /// The same where a path through a sum ends a kernel, too, if the elements of one result are more than a block holds:
-  /// all blocks must have read their part before an element that depends on the sum can be made from what is read
-  /// again.
+  /// all blocks must have read their part before an element that depends on the sum can be made from values that are
+  /// read again.
   int64_t withSums = 0;
 };
 
-/// What threads that share a sum hold of its elements.
+/// The elements that threads which share a sum hold.
 struct BlockMemory {
   int64_t bytes;       ///< any number if 0
   int64_t sectorBytes; ///< that an element takes with its neighbours where the sum is not along the row

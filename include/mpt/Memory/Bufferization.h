@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops ask and tell while a function on tensors becomes one on buffers.
+// The state that ops query and update while a function on tensors becomes one on buffers.
 #ifndef MPT_MEMORY_BUFFERIZATION_H
 #define MPT_MEMORY_BUFFERIZATION_H
 
@@ -64,7 +64,7 @@ public:
   llvm::FailureOr<mlir::Value> dense(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);
   /// The buffer of a result that a call writes dense in `order`: its place if that is, else one of its own.
   mlir::Value denseResult(mlir::Value tensor, llvm::ArrayRef<int64_t> order);
-  /// Bytes that the address of `memref` is a multiple of, up to what kernels care about.
+  /// Bytes that the address of `memref` is a multiple of, up to the policy's largest alignment.
   int64_t alignmentOf(mlir::Value memref) const;
 
   llvm::SmallVector<train::WriteOp> writes;    ///< of states, at the end of the function

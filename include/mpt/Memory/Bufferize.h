@@ -25,9 +25,9 @@ using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
     mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
     llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, llvm::ArrayRef<int64_t> alignments)>;
 
-/// What a target decides of buffers and of what its calls read and write. The defaults are a processor's.
+/// A target's decisions about buffers, and about operands and results of its calls. The defaults are a processor's.
 struct BufferizationPolicy {
-  /// Largest alignment in bytes that kernels care about; those that differ in less are not told apart.
+  /// Largest alignment in bytes that kernels care about; larger ones are not told apart.
   int64_t alignment = 1;
 
   /// How filters of convolutions lie.
@@ -39,7 +39,7 @@ struct BufferizationPolicy {
   /// Which 8-bit operands calls take; the others have been widened before (--fusion-widen-operands).
   enum class Float8 {
     Every,
-    Gemms /**< those that GEMMs multiply as such, depth innermost */,
+    Gemms /**< operands that GEMMs multiply as such, depth innermost */,
     None
   } float8 = Float8::Every;
   /// GEMMs write rows one after the other, or columns as well, by multiplying the transposes.
@@ -47,7 +47,7 @@ struct BufferizationPolicy {
   /// From so many rows of the other operand on, and from so many bytes, a GEMM multiplies matrices whose rows begin at
   /// multiples of `alignment` so much faster that copies of others pay.
   int64_t rowsWorthAligning = std::numeric_limits<int64_t>::max(), bytesWorthAligning = 0;
-  /// GEMMs of 16 bits run on faster kernels where extents along memory are whole pieces of so many bytes: those with at
+  /// GEMMs of 16 bits run on faster kernels where extents along memory are whole pieces of so many bytes: GEMMs with at
   /// least so many operations are computed over rounded extents, unless copies that this takes have more bytes than
   /// their part of the operations.
   int64_t extentBytes = 1, workWorthRounding = std::numeric_limits<int64_t>::max(), workOfCopiedByte = 1;

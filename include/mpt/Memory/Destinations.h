@@ -27,7 +27,7 @@ struct Destination {
 };
 
 /// Follows `use` back through views that show all of their operand to nobody else, to the value that some op makes.
-/// `views` are those on the way, the one that reads the value first.
+/// `views` are the views on the way, the one that reads the value first.
 mlir::Value makerOf(mlir::OpOperand &use, llvm::SmallVectorImpl<mlir::Operation *> &views);
 
 /// The order that --library-choose-layouts has chosen for an op's result; row-major where it chose none.
@@ -35,8 +35,8 @@ Order layoutOf(mlir::Value result);
 
 /// The place of every result of a function. Of the places that a result is wanted at, states come first (a copy of a
 /// parameter costs more than one of an output), then outputs, then parts of concatenations; it gets the first one at
-/// which nothing forbids to write it. Whether a kernel may write over what it reads is known only once there are
-/// kernels; bufferization checks that.
+/// which nothing forbids to write it. Whether a kernel may write over its inputs is known only once there are kernels;
+/// bufferization checks that.
 class Destinations {
 public:
   explicit Destinations(mlir::func::FuncOp function);

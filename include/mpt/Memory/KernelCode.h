@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an assembler makes of the kernels that a step launches: a part of the report of kernels.
+// An assembler's figures of the kernels that a step launches: a part of the report of kernels.
 #ifndef MPT_MEMORY_KERNELCODE_H
 #define MPT_MEMORY_KERNELCODE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a planned module needs: weights, masters, slots, saved activations, workspace, peak.
+// Memory of a planned module: weights, masters, optimizer state, saved activations, workspace, peak.
 #ifndef MPT_MEMORY_REPORT_H
 #define MPT_MEMORY_REPORT_H
 
@@ -14,7 +14,7 @@ namespace mpt::memory {
 /// below which no arena gets; `saved`, scratch alive where the first GEMM that the loss does not need begins, and
 /// `saved_values`, each of these buffers with its node, type and the node that reads it last; `gradients`, the most
 /// that parameters' gradients take while they wait for their updates; `workspace`, the largest scratch of one
-/// convolution; `at_peak`, what is alive where `lower_bound` is reached; `kernels`, `launches`, `gemms`, `copies`:
+/// convolution; `at_peak`, the buffers alive where `lower_bound` is reached; `kernels`, `launches`, `gemms`, `copies`:
 /// counts.
 llvm::json::Object report(mlir::ModuleOp module);
 struct Peak {

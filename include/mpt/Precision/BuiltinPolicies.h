@@ -9,7 +9,7 @@
 
 namespace mpt {
 
-/// Names of the built-in policies, in alphabetic order: what help, errors and docs/generated/policies.md list.
+/// Names of the built-in policies, in alphabetic order, as help, errors and docs/generated/policies.md list them.
 std::vector<llvm::StringRef> builtinPolicies();
 /// The text of a policy's file; nothing for other names.
 std::optional<llvm::StringRef> builtinPolicyText(llvm::StringRef name);

@@ -30,7 +30,7 @@ struct ElementRange {
 /// need no memory.
 class ConstantReader {
 public:
-  /// Of an elements attribute, a number or a list of numbers; nothing of what cannot be read.
+  /// Of an elements attribute, a number or a list of numbers; nothing for attributes that cannot be read.
   std::optional<ElementRange> read(mlir::Attribute constant);
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the assigning passes write on an op (`mpt.precision`).
+// The types that the assigning passes write on an op (`mpt.precision`).
 #ifndef MPT_PRECISION_DECISIONS_H
 #define MPT_PRECISION_DECISIONS_H
 
@@ -8,14 +8,14 @@
 
 namespace mpt {
 
-/// How many slots were decided either way.
+/// How many operands and results were decided either way.
 struct DecisionCounts {
   int64_t narrow = 0, wide = 0;
 };
 
 PrecisionAttr decisionAttr(mlir::Builder &builder, const OpTypes &types, DecisionCounts &counts);
 
-/// What was decided for `op`; no types where nothing was.
+/// The types decided for `op`; none where nothing was decided.
 OpTypes decisionOf(mlir::Operation *op);
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all roundings of a function come to in its results, by a model of how errors travel.
+// Errors that all roundings of a function make in its results, by a model of error propagation.
 #ifndef MPT_PRECISION_ERRORFLOW_H
 #define MPT_PRECISION_ERRORFLOW_H
 
@@ -17,7 +17,7 @@ using Decisions = llvm::DenseMap<mlir::Operation *, OpTypes>;
 /// measured, so that cancellation shows), by the operand's magnitude behind exponentials, and by 1 elsewhere.
 ///
 /// Of flags and integers made of floats (masks, positions of maxima) it is the share that changes: about as large as
-/// the error itself, since that is how likely a value is to lie so close to where the choice turns. What is chosen by
+/// the error itself, since that is how likely a value is to lie so close to where the choice turns. A value chosen by
 /// them is wrong in that share of its elements, so that errors of gradients behind ReLU and max pooling go with the
 /// root.
 class ErrorFlow {
@@ -32,7 +32,7 @@ public:
   };
   llvm::ArrayRef<Output> outputs() const { return ends; }
 
-  /// Takes the roundings of these types. Null: those of FP32 alone, and no changed choices.
+  /// Takes the roundings of these types. Null: the roundings of FP32 alone, and no changed choices.
   void run(const Decisions *decisions);
   double errorOf(const Output &output) const;
   /// How much of the square of `output`'s error each op's own roundings make; their sum is that square.
@@ -47,7 +47,7 @@ private:
     llvm::SmallVector<double, 1> makes; ///< rounding of each result
   };
   double gainOf(mlir::Operation *op, unsigned operand) const;
-  /// By what `node` multiplies the square of operand `i` in the square of `result`.
+  /// The factor of the square of operand `i` of `node` in the square of `result`.
   double weightOf(const Node &node, unsigned i, mlir::Value result) const;
   void round(Node &node, const Decisions &decisions) const;
   double squareOf(mlir::Value value) const;

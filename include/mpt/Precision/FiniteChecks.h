@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the finite checks of a function prove about the values that a condition lets through.
+// Values that the finite checks of a function prove finite where a condition holds.
 #ifndef MPT_PRECISION_FINITECHECKS_H
 #define MPT_PRECISION_FINITECHECKS_H
 
@@ -9,14 +9,14 @@
 
 namespace mpt {
 
-/// Flags of a function as logic over its finite checks. Three-valued: what is not known stays unknown.
+/// Flags of a function as logic over its finite checks. Three-valued: a flag that is not known stays unknown.
 class FiniteChecks {
 public:
-  /// What is known of checks, by op.
+  /// The known results of checks, by op.
   using Known = llvm::DenseMap<mlir::Operation *, bool>;
 
   explicit FiniteChecks(mlir::func::FuncOp function);
-  /// Those with operands: the others hold always.
+  /// The checks with operands: the others hold always.
   llvm::ArrayRef<mlir::Operation *> getChecks() const { return checks; }
   /// A check has this value among its operands.
   bool looksAt(mlir::Value value) const { return operands.contains(value); }

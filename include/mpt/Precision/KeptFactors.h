@@ -11,8 +11,8 @@
 
 namespace mpt {
 
-/// A function that updates parameters says which factors there are and writes them; others use what it wrote. The state
-/// `mpt.scale_steps` counts the steps since they were chosen; where it is 0 they are chosen anew.
+/// A function that updates parameters says which factors there are and writes them; others use the factors that it
+/// wrote. The state `mpt.scale_steps` counts the steps since they were chosen; where it is 0 they are chosen anew.
 class KeptFactors {
 public:
   explicit KeptFactors(mlir::ModuleOp module) : module(module) {}

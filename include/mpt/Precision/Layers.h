@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of a network: GEMMs and convolutions of the forward pass, with those of their gradients.
+// Layers of a network: GEMMs and convolutions of the forward pass, with the contractions of their gradients.
 #ifndef MPT_PRECISION_LAYERS_H
 #define MPT_PRECISION_LAYERS_H
 

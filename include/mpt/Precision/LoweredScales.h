@@ -21,11 +21,11 @@ public:
   void add(mlir::Operation *op);
 
 private:
-  llvm::DenseMap<mlir::Value, mlir::Value> firsts; ///< but of those that are the first themselves
+  llvm::DenseMap<mlir::Value, mlir::Value> firsts; ///< of values but the first of each number
   llvm::DenseMap<size_t, llvm::SmallVector<mlir::Operation *, 1>> seen;
 };
 
-/// What is known of values that go from one function of a step of replicas to later ones, by the names of results and
+/// Scale types of values that go from one function of a step of replicas to later ones, by the names of results and
 /// arguments. Scales have the names of their states, of the arithmetic on states that makes them, or of the values
 /// themselves.
 struct CrossingScales {
@@ -33,22 +33,22 @@ struct CrossingScales {
     ScaleType type;                                            ///< but the powers of a product
     llvm::SmallVector<std::pair<std::string, int64_t>> powers; ///< of a product, by name
     bool isScale;                                              ///< nothing but that product
-    mlir::Operation *unknown;                                  ///< what made the scale unknown, or null
+    mlir::Operation *unknown;                                  ///< the op that made the scale unknown, or null
   };
   llvm::StringMap<Known> values;
 };
 
 /// One walk forward over a function and the bodies of its fusions, by the rules of precision-verify. Scales are the
-/// states that hold them, and what ops marked `train.scale` make. Arithmetic on scales is not in types any more: what
-/// rules refuse is of unknown scale, a number by itself its own scale, and nothing is an error but where it is
-/// committed or returned.
+/// states that hold them, and the results of ops marked `train.scale`. Arithmetic on scales is not in types any more:
+/// results that rules refuse are of unknown scale, a number by itself its own scale, and nothing is an error but where
+/// it is committed or returned.
 class LoweredScaleFlow : private ScaleInference {
 public:
-  /// What goes from function to function is read from `crossing`, and added to it.
+  /// Scale types of values that go from function to function are read from `crossing`, and added to it.
   LoweredScaleFlow(mlir::func::FuncOp function, const States &states, CrossingScales &crossing)
       : function(function), context(function.getContext()), states(states), crossing(crossing) {}
-  /// Refuses writes and results that carry a scale, or an unknown one: errors at them. What replicas keep may carry
-  /// any; what they add, scales that are states, which are the same on all.
+  /// Refuses writes and results that carry a scale, or an unknown one: errors at them. Values that replicas keep may
+  /// carry any; values that they add, scales that are states, which are the same on all.
   llvm::LogicalResult verify();
 
 private:
@@ -80,7 +80,7 @@ private:
   const States &states;
   CrossingScales &crossing;
   llvm::DenseMap<mlir::Value, llvm::StringRef> crossingNames; ///< of arguments and results that cross
-  llvm::StringMap<mlir::Value> scalesByName; ///< of what crosses: reads of states, or what stands for them here
+  llvm::StringMap<mlir::Value> scalesByName; ///< of crossing values: reads of states, or equal values here
   ValueNumbers numbers;
   llvm::DenseMap<mlir::Value, ScaleType> types;           ///< but unscaled ones
   llvm::DenseMap<mlir::Value, mlir::Operation *> unknown; ///< of unknown scale, and the op that made it so

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What values mean: positions, counts, tables and raw inputs, how large they may be, and where they must be exact.
+// Meanings of values: positions, counts, tables and raw inputs, how large they may be, and where they must be exact.
 #ifndef MPT_PRECISION_MEANING_H
 #define MPT_PRECISION_MEANING_H
 
@@ -16,13 +16,13 @@
 
 namespace mpt {
 
-/// What is known of a value's elements. The default is that of an activation: nothing.
+/// Known facts about a value's elements. The default is an activation's: nothing is known.
 struct Meaning {
   static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
   bool bounded = false; ///< `low` and `high` follow from integers, constants and extents; both may be infinite
   double low = -kUnbounded, high = kUnbounded;
-  /// Of what was counted: elements are multiples of one unit, at most so many; 0 where nothing was counted.
+  /// Of a count: elements are multiples of one unit, at most so many; 0 where nothing was counted.
   double steps = 0;
   bool integer = false;    ///< every element is a whole number
   bool positional = false; ///< made of integers and constants alone
@@ -34,7 +34,7 @@ struct Meaning {
   double least = 0;        ///< of a constant over a count: the least magnitude; 0 where there is no such quotient
 
   bool constant = false;     ///< its elements are in the file
-  double smallest = 0;       ///< of a constant, or of what it is a floor or an epsilon of: the least magnitude but zero
+  double smallest = 0;       ///< of a constant, or of a value with it as floor or epsilon: the least magnitude but zero
   int64_t elements = 0;      ///< of a constant, before it was repeated
   double rootMeanSquare = 0; ///< of a constant's elements, or a parameter's first ones; 0 where it is not known
 
@@ -44,21 +44,21 @@ struct Meaning {
 
 /// The meanings of a function's values, and which of its ops must stay wide for them. One walk in the order of
 /// definitions finds the meanings; a walk back from lookups, sample positions, angles and comparisons finds the ops
-/// that make what must be exact.
+/// that make values which must be exact.
 class Meanings {
 public:
-  /// What a constant or a read of a state holds.
+  /// The contents of a constant or of a read of a state.
   struct Contents {
     bool isWeight = false;     ///< of a trained parameter
-    mlir::Attribute attribute; ///< elements or a number, of a parameter the first ones; null for what is neither
+    mlir::Attribute attribute; ///< elements or a number, of a parameter the first ones; null for other contents
   };
   using ContentsOf = llvm::function_ref<Contents(mlir::Operation *)>;
-  /// Powers taken in `ending`, which is wide anyway, ask nothing of what they are taken of.
+  /// Powers taken in `ending`, which is wide anyway, ask nothing of their operands.
   Meanings(mlir::func::FuncOp function, ContentsOf contentsOf, ConstantReader &reader,
            const llvm::DenseSet<mlir::Operation *> &ending);
 
-  /// Why `op` must not compute in `type`, a rule as reports print it; empty where what its operands and results mean
-  /// allows it. Where its range `isMeasured`, only exactness counts.
+  /// Why `op` must not compute in `type`, a rule as reports print it; empty where the meanings of its operands and
+  /// results allow it. Where its range `isMeasured`, only exactness counts.
   std::string whyWide(mlir::Operation *op, mlir::FloatType type, bool isMeasured = false) const;
   /// Why a reader of `value`, a constant, needs it as it is; empty where all take it rounded.
   std::string whyRead(mlir::Value value, mlir::FloatType type) const;
@@ -82,8 +82,8 @@ private:
   bool keepPosition(mlir::Value value, llvm::StringRef why, llvm::DenseMap<mlir::Operation *, bool> &seen);
 
   llvm::DenseMap<mlir::Value, Meaning> meanings;
-  llvm::DenseMap<mlir::Operation *, llvm::StringRef> expanded; ///< ops that make what powers are taken of
-  llvm::DenseMap<mlir::Operation *, llvm::StringRef> ends;     ///< ops that make what must be exact, with the reason
+  llvm::DenseMap<mlir::Operation *, llvm::StringRef> expanded; ///< ops that make the operands of powers
+  llvm::DenseMap<mlir::Operation *, llvm::StringRef> ends;     ///< ops that make the exact values, with the reason
 };
 
 } // namespace mpt

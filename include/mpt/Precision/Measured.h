@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policy auto: types of values from what was measured of them, within an error budget.
+// Policy auto: types of values from their measured ranges, within an error budget.
 #ifndef MPT_PRECISION_MEASURED_H
 #define MPT_PRECISION_MEASURED_H
 
@@ -14,18 +14,18 @@ namespace mpt {
 
 /// Settings of `--policy=auto[,base=NAME][,budget=X][,underflow=X][,subnormal=X][,headroom=X]`.
 struct AutoSettings {
-  std::string base = "amp-f16"; ///< whose types and rules are taken where they fit what was measured
+  std::string base = "amp-f16"; ///< whose types and rules are taken where they fit the measured ranges
   double budget = 0.5;          ///< most that all roundings together may change a result or a gradient of the step
                                 ///< (ErrorFlow): L2 norm of the change over the tensor's
   double underflow = 0.01;      ///< most of a tensor's non-zero values that may become zero
   double subnormal = 0.1;       ///< most of them that may become subnormal
   double headroom = 2.0;        ///< by which the largest measured value has to stay below the largest of the type
-  bool choosesTypes = true;     ///< else a policy's own rules do, and only what leaves the type's range is kept wide
+  bool choosesTypes = true;     ///< else a policy's own rules do, and only values beyond the type's range are kept wide
 
   /// Of ranges under a policy that is not auto.
   static AutoSettings limitsAlone();
 
-  /// Reads the words after "auto". Returns what was wrong, or nothing.
+  /// Reads the words after "auto". Returns an error message, or nothing.
   std::string set(llvm::StringRef text);
 };
 
@@ -45,7 +45,7 @@ public:
   const RangeProfile *of(mlir::Value value, const ValueKeys &keys) const;
   /// The profile under a key of the file; null when it was not measured.
   const RangeProfile *named(llvm::StringRef key) const;
-  /// The ranges are those of what a graph's nodes hand on ("node|NAME"), not of a training step.
+  /// The ranges are of the results of a graph's nodes ("node|NAME"), not of a training step.
   bool ofGraph() const;
   /// No value may come near overflow, few may underflow or become subnormal, and rounding by itself must stay within
   /// the budget. `shift` is the power of two that the tensor is multiplied by.

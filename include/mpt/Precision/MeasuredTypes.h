@@ -26,9 +26,9 @@ public:
 
   // ---- for error flow
 
-  /// Root mean square of what was measured of `value`; 0 where nothing was.
+  /// Measured root mean square of `value`; 0 where it was not measured.
   double magnitudeOf(mlir::Value value) const;
-  /// L2 norm of what rounding `value` to `type` changes, over the value's own; of normal values where it was not
+  /// L2 norm of the error of rounding `value` to `type`, over the value's own; of normal values where it was not
   /// measured.
   double roundingOf(mlir::Value value, mlir::Type type) const;
   /// The same for an operand in the policy's 8-bit type, with its own scale where the policy has such.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the precision layer attaches to ops.
+// Interfaces that the precision layer attaches to ops.
 #ifndef MPT_PRECISION_MODELS_H
 #define MPT_PRECISION_MODELS_H
 
@@ -11,7 +11,7 @@ namespace mpt {
 void registerPrecisionModels(mlir::DialectRegistry &registry);
 /// Attaches MeaningFlow to core ops and ONNX nodes.
 void registerMeanings(mlir::DialectRegistry &registry);
-/// Attaches Accumulates to what sums.
+/// Attaches Accumulates to the ops that sum.
 void registerAccumulators(mlir::DialectRegistry &registry);
 
 } // namespace mpt

@@ -13,8 +13,8 @@ struct Accumulation {
 };
 /// Nothing for ops that accumulate no floats (interface Accumulates).
 std::optional<Accumulation> accumulationOf(mlir::Operation *op);
-/// An error at `op` where it accumulates in less than `accumulator`, reads narrower floats without saying what it
-/// accumulates in (`stated`), or rounds what it gathered to less than its result.
+/// An error at `op` where it accumulates in less than `accumulator`, reads narrower floats without an accumulator type
+/// (where `stated` asks for one), or rounds its sum to less than its result.
 llvm::LogicalResult verifyAccumulator(mlir::Operation *op, mlir::Type accumulator, bool stated);
 /// The float type of most bits; for different ones of as many bits, the next wider type, which holds both.
 mlir::Type widest(llvm::ArrayRef<mlir::Type> types);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions of operands to 8 bits, with scales, and what takes the scales out of a product.
+// Conversions of operands to 8 bits, with scales, and the division of a product by the scales.
 #ifndef MPT_PRECISION_OPERANDCASTS_H
 #define MPT_PRECISION_OPERANDCASTS_H
 
@@ -19,7 +19,7 @@ mlir::Value tensorScale(GraphBuilder &b, mlir::Value top, mlir::Value previous, 
 mlir::Value toNarrowOperand(GraphBuilder &b, RoundingCasts &casts, mlir::Value x, mlir::Value scale, mlir::Type type,
                             RoundingMode mode);
 
-/// Makes the result of the contraction `op` f32, and what others read of it that without `scales`, in its own type.
+/// Makes the result of the contraction `op` f32; others read it divided by `scales`, in its own type.
 void takeScalesOut(mlir::Operation *op, llvm::ArrayRef<mlir::Value> scales, RoundingCasts &casts);
 
 } // namespace mpt

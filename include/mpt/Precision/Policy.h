@@ -18,7 +18,7 @@ namespace mpt {
 
 using policy::Decision;
 
-/// What a rule decided, and which rule it was.
+/// The decision of a rule, and which rule it was.
 struct Ruling {
   Decision decision = Decision::follow;
   std::string rule;
@@ -26,9 +26,9 @@ struct Ruling {
   bool named = false;
 };
 
-/// "NAME,measure=FILE": a policy whose 8-bit operands are those that measured times ask for.
+/// "NAME,measure=FILE": a policy whose 8-bit operands are chosen by measured times.
 struct PolicyName {
-  std::string name;      ///< of the policy, with what else is said of it
+  std::string name;      ///< of the policy, with its other settings
   bool measures = false; ///< the word `measure` was there
   std::string table;     ///< of measured products (Products.h); may be missing
 
@@ -37,7 +37,7 @@ struct PolicyName {
 
 struct ProductTable;
 
-/// Which policy, and what the command line adds to it.
+/// Which policy, and the rules and ranges that the command line adds to it.
 struct PolicyWishes {
   /// A built-in policy, the path of a policy file (anything with a dot or slash), or "auto" with settings (Measured.h),
   /// and perhaps ",measure=FILE".
@@ -54,13 +54,13 @@ public:
 
   /// `layers` tells which rules on layers apply; null where there are none.
   Ruling decide(mlir::Operation *op, NumericClass numericClass, const Layers *layers = nullptr) const;
-  /// What a rule says about operand `index` of `op` in particular, if one does.
+  /// The ruling on operand `index` of `op` in particular, if a rule names it.
   std::optional<Ruling> decideOperand(mlir::Operation *op, unsigned index) const;
 
   /// Fails where a rule of the command line names no op or node of the module.
   mlir::LogicalResult checkRules(mlir::ModuleOp module) const;
 
-  /// What was measured, where ranges were given; null otherwise.
+  /// The measurements, where ranges were given; null otherwise.
   const Measurements *measured() const { return measurements.get(); }
   /// Measured times of contractions, with ",measure=FILE"; null otherwise.
   const ProductTable *times() const { return timed.get(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contractions as what their time depends on, and times that were measured of them.
+// Contractions by the properties that their time depends on, and their measured times.
 #ifndef MPT_PRECISION_PRODUCTS_H
 #define MPT_PRECISION_PRODUCTS_H
 
@@ -28,7 +28,7 @@ struct Product {
   llvm::SmallVector<ProductOperand, 2> operands;
   mlir::RankedTensorType result;
 
-  /// `types` are those decided for `op`; `parts` are those of its function.
+  /// `types` are the types decided for `op`; `parts` are the parts of its function.
   Product(mlir::Operation *op, const OpTypes &types, const PrecisionSettings &settings, const TrainingParts &parts);
 };
 
@@ -38,8 +38,8 @@ mlir::StringAttr nameInModel(mlir::Operation *op, const ValueKeys &keys);
 /// The conversion of an operand, with the largest magnitude that its scale follows: "8x16xbf16 -> f8E4M3FN".
 std::string conversionKey(const ProductOperand &operand);
 
-/// What times depend on beside shapes and types, as in "bf16, f8E4M3FN, f8E5M2, delayed scales". Tables of another
-/// recipe say nothing of this one.
+/// The settings that times depend on beside shapes and types, as in "bf16, f8E4M3FN, f8E5M2, delayed scales". Tables of
+/// another recipe say nothing of this one.
 std::string recipeOf(const PrecisionSettings &settings);
 
 /// Times of a model's products on one device, from the file that `python -m mpt.measure` wrote.
@@ -52,7 +52,7 @@ struct ProductTable {
   llvm::StringMap<Times> products;
   llvm::StringMap<double> conversions;
 
-  /// The error names the file, the row and what was expected there.
+  /// The error names the file, the row and the expected entry.
   static llvm::Expected<ProductTable> read(llvm::StringRef path);
 };
 

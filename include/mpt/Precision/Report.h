@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precision report: every decision with its reason, and what the casts cost.
+// The precision report: every decision with its reason, and the cost of casts.
 #ifndef MPT_PRECISION_REPORT_H
 #define MPT_PRECISION_REPORT_H
 
@@ -17,7 +17,7 @@ struct ReportValue {
   unsigned result = 0;
   int64_t bytes = 0;
   std::string key;                     ///< see ValueKeys; empty for values that have none
-  std::optional<RangeProfile> profile; ///< what was measured, where ranges were given
+  std::optional<RangeProfile> profile; ///< as measured, where ranges were given
 };
 struct ReportCast {
   std::string function, node, from, to;

@@ -26,7 +26,7 @@ private:
 
   mlir::ModuleOp module;
   llvm::DenseMap<mlir::Operation *, mlir::Value> keys;
-  llvm::DenseMap<mlir::Operation *, mlir::Operation *> counters; ///< what holds the next stream, by function
+  llvm::DenseMap<mlir::Operation *, mlir::Operation *> counters; ///< the op that holds the next stream, by function
 };
 
 } // namespace mpt

@@ -13,12 +13,12 @@ namespace mpt {
 /// The module's states by name.
 using States = llvm::DenseMap<mlir::StringAttr, train::StateOp>;
 
-/// One walk forward over a function (docs/scale-types.md). Arguments, and states but those of scales, are unscaled.
+/// One walk forward over a function (docs/scale-types.md). Arguments, and states that are no scales, are unscaled.
 class ScaleFlow : private ScaleInference {
 public:
   ScaleFlow(mlir::func::FuncOp function, const States &states)
       : function(function), context(function.getContext()), states(states) {}
-  /// Refuses an op without a rule, and what rules refuse: errors at the ops.
+  /// Refuses ops without a rule, and ops that their rule refuses: errors at the ops.
   llvm::LogicalResult infer();
   ScaleType of(mlir::Value value) const override;
 
@@ -32,7 +32,7 @@ private:
   mlir::MLIRContext *context;
   const States &states;
   llvm::DenseMap<mlir::Value, ScaleType> types; ///< but unscaled ones
-  llvm::DenseSet<mlir::Value> named;            ///< what ops use as scales
+  llvm::DenseSet<mlir::Value> named;            ///< values that ops use as scales
   llvm::DenseMap<mlir::StringAttr, mlir::Value> reads;
   mlir::Operation *current = nullptr;
   bool refused = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a policy says beside its rules: types, rounding, loss scaling, scales of 8-bit tensors.
+// Settings of a policy beside its rules: types, rounding, loss scaling, scales of 8-bit tensors.
 #ifndef MPT_PRECISION_SETTINGS_H
 #define MPT_PRECISION_SETTINGS_H
 
@@ -22,9 +22,9 @@ struct LossScaling {
   std::string spread = "sum", totalFrom = "rounding", first = "log_normal";
   double underflow = 1e-3, layerMax = 16.0, totalMax = 1024.0, headroom = 256.0, smallest = 0.0, largest = 0.0;
 
-  /// Replaces what `text` names: none, a positive number (a fixed scale), or dynamic with any of init, growth, backoff,
-  /// interval, hysteresis, min, max, patience and floors, as in "dynamic,init=1024,floors=0:1024/40000:8192". Returns
-  /// what was wrong, or nothing.
+  /// Replaces the settings that `text` names: none, a positive number (a fixed scale), or dynamic with any of init,
+  /// growth, backoff, interval, hysteresis, min, max, patience and floors, as in
+  /// "dynamic,init=1024,floors=0:1024/40000:8192". Returns an error message, or nothing.
   std::string override(llvm::StringRef text);
   /// The loss is multiplied by a scale, which each parameter gradient is divided by.
   bool multiplies() const { return mode == Scaling::dynamic || (mode == Scaling::fixed && init != 1.0); }
@@ -32,7 +32,7 @@ struct LossScaling {
 
 struct RoundingMode {
   bool stochastic = false, saturates = false;
-  bool compensated = false; ///< what a rounding leaves out is kept beside the value, and added before the next update
+  bool compensated = false; ///< the error of a rounding is kept beside the value, and added before the next update
 };
 
 /// Parameters of train.tensor_scale, and whether 8-bit tensors have scales.
@@ -41,13 +41,13 @@ struct TensorScaling {
   int64_t history = 1024, margin = 0;
 };
 
-/// What an error model says that all roundings come to in a result or a gradient, relative in the L2 norm.
+/// The error that all roundings make in a result or a gradient by an error model, relative in the L2 norm.
 struct ErrorBound {
   std::string output;
   double error;
 };
 
-/// A product that may have 8-bit operands, with its measured times and what they decided.
+/// A product that may have 8-bit operands, with its measured times and the decision by them.
 struct MeasuredProduct {
   std::string product;             ///< its key (Products.h)
   double wide = 0.0, narrow = 0.0; ///< microseconds in 16 bits, and in 8 with conversions
@@ -62,11 +62,11 @@ struct PrecisionSettings {
   mlir::Type saved;                     ///< of activations that wait for the backward pass
   LossScaling scaling;
   RoundingMode operands, gradientCasts, masters;
-  RoundingMode slotCasts{/*stochastic=*/true, /*saturates=*/true}; ///< else small steps of slots are lost
+  RoundingMode slotCasts{/*stochastic=*/true, /*saturates=*/true}; ///< else small steps are lost
   bool slotsAreAsked = false;                                      ///< on the command line, so that some must be narrow
   TensorScaling tensorScaling;
   std::vector<ErrorBound> bounds;                       ///< of the training step, where types were made of measurements
-  std::string timedTarget, timedDevice, timedLibraries; ///< what products were measured on; empty where none were
+  std::string timedTarget, timedDevice, timedLibraries; ///< where products were measured; empty where none were
   std::vector<MeasuredProduct> products;
 
   /// Operands of GEMMs are converted from the storage type to 8-bit types.
@@ -74,12 +74,12 @@ struct PrecisionSettings {
   /// False for policies that store everything in FP32.
   bool narrows() const { return !storage.isF32(); }
 
-  /// Replaces the type of slots by that called `text`. Returns what was wrong, or nothing.
+  /// Replaces the type of optimizer state by the one called `text`. Returns an error message, or nothing.
   std::string overrideSlots(llvm::StringRef text);
 
   /// All of a policy but its rules.
   static PrecisionSettings from(policy::PolicyOp op);
-  /// What precision-assign left on the module for the passes after it (`mpt.policy`); f32 and no scaling without it.
+  /// Settings that precision-assign left on the module for later passes (`mpt.policy`); f32 and no scaling without it.
   static PrecisionSettings of(mlir::ModuleOp module);
   mlir::DictionaryAttr toAttribute() const;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the types of an op's operands and results allow, and which ops make up the loss.
+// Types that an op's operands and results may have, and ops that belong to the loss, gradients or updates alone.
 #ifndef MPT_PRECISION_SLOTS_H
 #define MPT_PRECISION_SLOTS_H
 
@@ -14,10 +14,10 @@ bool isDecidable(mlir::Type type);
 bool hasFlexibleTypes(mlir::Operation *op);
 /// Ops that compute the loss from the model's outputs, and the start of the backward pass.
 llvm::DenseSet<mlir::Operation *> lossIsland(mlir::func::FuncOp function);
-/// Ops of one type for all slots from which only parameter gradients are made: sums over uses, reshapes, transposes.
+/// Ops of one type for all values from which only parameter gradients are made: sums over uses, reshapes, transposes.
 llvm::DenseSet<mlir::Operation *> parameterGradientTail(mlir::func::FuncOp function);
 
-/// What updates alone make of parameters, as norms for clipping are: masters hold these, and narrow copies would be
+/// Ops on parameters that only updates use, as norms for clipping: masters hold these, and narrow copies would be
 /// another starting point.
 llvm::DenseSet<mlir::Operation *> parameterUpdateTail(mlir::func::FuncOp function);
 

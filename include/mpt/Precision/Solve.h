@@ -10,7 +10,7 @@
 
 namespace mpt {
 
-/// What casts and wide values cost, in bytes moved.
+/// The cost of casts and wide values, in bytes moved.
 struct CostModel {
   int64_t launchBytes = 4096; ///< a kernel launch, as the traffic that takes as long
   /// Bytes that a cast between f32 and `narrow` reads and writes.
@@ -32,7 +32,7 @@ struct StateType {
   llvm::StringRef rule;
 };
 
-/// What measurements say of the types that were decided: errors of the training step's outputs, and times.
+/// Predictions for the decided types by measurements: errors of the training step's outputs, and times.
 struct ByMeasurement {
   std::vector<ErrorBound> bounds;
   std::vector<MeasuredProduct> products;
@@ -43,26 +43,26 @@ using OpDecided = llvm::function_ref<void(mlir::Operation *op, const OpTypes &ty
 using StateDecided = llvm::function_ref<void(train::StateOp state, const StateType &type)>;
 
 /// The solver works on a view of the graph (lib/Precision/Solve/GraphView.h), in four steps:
-///  1. rules: what the ops' interfaces and the policy say of each op by itself;
+///  1. rules: the demands of the ops' interfaces and the policy on each op by itself;
 ///  2. flow: a forward analysis of ranges (RangeFlow.h), by which arithmetic behind an op that expands range stays
 ///  wide;
-///  3. labels: each slot is narrow, wide, either, or free, with the rule that says so;
-///  4. placement: free slots take the types that move the fewest bytes through casts (CastPlacement.h).
+///  3. labels: each operand and result is narrow, wide, either, or free, with the rule that says so;
+///  4. placement: free ones take the types that move the fewest bytes through casts (CastPlacement.h).
 
 /// Decides the types of all functions of a training module together, because they share parameters. Hard rules come
-/// from the ops' interfaces (wide slots, one type for all operands). Results of contractions, reductions and composites
-/// take either type at no cost, since the rounding is theirs. Under policy auto, ops stay wide until the error of every
-/// result and gradient is within the budget (Budget.cpp). With measured products, contractions have 8-bit operands
-/// where these are faster (ProductChoice.cpp); fails where the table of times lacks one.
+/// from the ops' interfaces (wide operands, one type for all operands). Results of contractions, reductions and
+/// composites take either type at no cost, since the rounding is theirs. Under policy auto, ops stay wide until the
+/// error of every result and gradient is within the budget (Budget.cpp). With measured products, contractions have
+/// 8-bit operands where these are faster (ProductChoice.cpp); fails where the table of times lacks one.
 mlir::FailureOr<ByMeasurement> solveModule(mlir::ModuleOp module, const Policy &policy, OpDecided decided,
                                            StateDecided stateDecided, const CostModel &cost = {});
 
-/// Decides the types of all nodes of the graph `main`, those of subgraphs too, and returns the bytes that casts will
-/// move. Hard rules are the schemas' (slots that allow no narrow type, slots of one type), inputs and results of the
-/// graph and of subgraphs, which stay as they are, optimizers' (OptimizerRules.h), constants that the narrow type
-/// cannot hold, and sums of more elements than it tells apart; then come the policy's rules, and under policy auto what
-/// was measured. Nodes whose values reach nothing but results of the graph, through no contraction, stay wide: they are
-/// the tail of a loss or an optimizer. Decisions on the output of an earlier run under the same policy change nothing.
+/// Decides the types of all nodes of the graph `main`, of subgraphs too, and returns the bytes that casts will move.
+/// Hard rules are the schemas' (values of no narrow type, values of one type), inputs and results of the graph and of
+/// subgraphs, which stay as they are, optimizers' (OptimizerRules.h), constants that the narrow type cannot hold, and
+/// sums of more elements than it tells apart; then come the policy's rules, and under policy auto the measured ranges.
+/// Nodes whose values reach only results of the graph, through no contraction, stay wide: they are the tail of a loss
+/// or an optimizer. Decisions on the output of an earlier run under the same policy change nothing.
 int64_t solveNodes(mlir::func::FuncOp main, const Policy &policy, OpDecided decided, const CostModel &cost = {});
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a function may commit, and from what: the rules of precision-verify beyond types.
+// Conditions and sources of a function's commits: the rules of precision-verify beyond types.
 #ifndef MPT_PRECISION_STEPRULES_H
 #define MPT_PRECISION_STEPRULES_H
 
@@ -9,10 +9,10 @@
 
 namespace mpt {
 
-/// The state that keeps what roundings of a parameter leave out (`policy.rounding "compensated"`).
+/// The state that keeps the rounding errors of a parameter (`policy.rounding "compensated"`).
 std::string remainderOf(llvm::StringRef parameter);
 
-/// A function that computes gradients, and what its writes go to.
+/// A function that computes gradients, and the states that its writes go to.
 struct StepFunction {
   StepFunction(mlir::func::FuncOp function, const States &states);
 
@@ -22,7 +22,7 @@ struct StepFunction {
   llvm::DenseMap<mlir::Value, mlir::StringAttr> gradients; ///< parameter by value
   bool updates = false;                                    ///< writes parameters
 
-  /// The state gets what it was plus `by`, element by element, whether or not the step commits.
+  /// The state gets its old value plus `by`, element by element, whether or not the step commits.
   bool advances(mlir::StringAttr name, llvm::ArrayRef<int64_t> by) const;
   mlir::func::FuncOp getFunction() const { return function; }
   train::StateOp state(mlir::StringAttr name) const { return states.lookup(name); }
@@ -37,8 +37,8 @@ llvm::LogicalResult verifyCommits(const StepFunction &step, const ScaleFlow &flo
 llvm::LogicalResult verifyScaledLosses(const StepFunction &step, const LossScaling &scaling);
 /// Scales of a dynamic policy move by the checks that the commit depends on.
 llvm::LogicalResult verifyScaleUpdates(const StepFunction &step, const LossScaling &scaling);
-/// Updates start from masters where there are any, from their own gradients and slots; sums over micro-steps are kept
-/// or emptied.
+/// Updates start from masters where there are any, from their own gradients and optimizer state; sums over micro-steps
+/// are kept or emptied.
 llvm::LogicalResult verifyUpdates(const StepFunction &step);
 
 } // namespace mpt

@@ -9,8 +9,8 @@
 
 namespace mpt {
 
-/// Writes what `print` prints to `path` ("-" is standard output): beside it first, then renamed, so that a failure
-/// leaves what was there. A device or a pipe is written to directly. The error says "cannot write 'path': why"; a full
+/// Writes the output of `print` to `path` ("-" is standard output): beside it first, then renamed, so that a failure
+/// leaves the old file. A device or a pipe is written to directly. The error says "cannot write 'path': why"; a full
 /// disk is an error too.
 llvm::Error writeFile(llvm::StringRef path, llvm::function_ref<void(llvm::raw_ostream &)> print);
 

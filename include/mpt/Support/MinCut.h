@@ -32,7 +32,7 @@ private:
     int64_t capacity;
   };
   /// Nodes that hang together without the terminals. Each part is solved by itself, so that many small problems in one
-  /// network cost what they cost alone.
+  /// network cost as much as alone.
   struct Part {
     std::vector<int> nodes, fromSource; ///< fromSource: edges
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For messages about names that nothing has: those that were probably meant.
+// For messages about unknown names: the names that were probably meant.
 #ifndef MPT_SUPPORT_NEARNAMES_H
 #define MPT_SUPPORT_NEARNAMES_H
 
@@ -11,11 +11,11 @@
 namespace mpt {
 
 /// Up to `most` of `names` that differ from `name` by little or hold it, the likest first. A regular expression is like
-/// what one of its alternatives spells.
+/// the text that one of its alternatives spells.
 llvm::SmallVector<llvm::StringRef> nearNames(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names,
                                              size_t most = 4);
 
-/// The end of a message about `name`: "near it: 'a', 'b'", or where none is near, what there is.
+/// The end of a message about `name`: "near it: 'a', 'b'", or where none is near, the names that there are.
 std::string whatThereIs(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> names);
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Magnitudes that values took while a model ran: histograms of exponents, and what a float type would do to them.
+// Magnitudes that values took while a model ran: histograms of exponents, and the effect of a float type on them.
 #ifndef MPT_SUPPORT_RANGEPROFILE_H
 #define MPT_SUPPORT_RANGEPROFILE_H
 
@@ -44,8 +44,8 @@ struct RangeProfile {
   /// binade of the largest finite value overflows only where the largest measured one does.
   RangeShares shares(const FloatRange &range, int shift = 0) const;
 
-  /// L2 norm of what rounding to nearest in `range` changes over the values' own, when every value is multiplied by
-  /// 2^shift first. Values are taken as spread evenly within their binade; what overflows is left out.
+  /// L2 norm of the error of rounding to nearest in `range` over the values' own, when every value is multiplied by
+  /// 2^shift first. Values are taken as spread evenly within their binade; values that overflow are left out.
   double relativeError(const FloatRange &range, int shift = 0) const;
 
   /// Root of the mean square of the finite values, spread evenly within their binade; zeros count.

@@ -41,7 +41,7 @@ private:
 inline Refusal refuse(const char *flag, mlir::Location loc) { return Refusal(flag, loc); }
 inline Refusal refuse(const char *flag, mlir::Operation *op) { return Refusal(flag, op->getLoc()); }
 
-/// Prints what patterns say to notifyMatchFailure in the same form: the listener of a greedy rewrite,
+/// Prints the messages of patterns to notifyMatchFailure in the same form: the listener of a greedy rewrite,
 /// `GreedyRewriteConfig().setListener(&listener)`. LLVM's own listener is compiled out where LLVM has no assertions.
 class RefusalListener : public mlir::RewriterBase::Listener {
 public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constraints of convolutions: those of the core ops, and sums and parts of a norm by channel.
+// Constraints of convolutions: as for the core ops, and sums and parts of a norm by channel.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op says of its running values, and how composites hand it on.
+// The accumulator that an op states, and how composites hand it on.
 #include "mpt/Dialect/MPT/Accumulators.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"

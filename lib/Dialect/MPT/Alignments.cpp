@@ -17,8 +17,8 @@ Value shifted(GraphBuilder &b, Value x, int64_t by, double outside) {
   return by > 0 ? b.concat({fill, rest}, 1) : b.concat({rest, fill}, 1);
 }
 
-/// The exponentials of what leads to each state (itself, the one before, and the one before that), brought near 1 by
-/// `shift`. Where all terms are `kNever`, so is the logarithm of their sum.
+/// The exponentials of the states that lead to each state (itself, the one before, and the one before that), brought
+/// near 1 by `shift`. Where all terms are `kNever`, so is the logarithm of their sum.
 struct Arrivals {
   Arrivals(GraphBuilder &b, Value alpha, Value skips) {
     // FP16 has -infinity in the place of `kNever`.
@@ -41,7 +41,7 @@ Value runs(GraphBuilder &b, Value open, Value like) {
 /// Unrolled, each step becomes some dozens of ops.
 constexpr int64_t mostSteps = 1 << 13;
 
-/// What both passes over the steps share.
+/// Shared by both passes over the steps.
 template <typename Op> struct Unrolled {
   Unrolled(OpBuilder &builder, Op op)
       : b(builder, op.getLoc()), op(op), type(tensorType(op.getAlphas())), steps(type.getDimSize(0)),

@@ -19,7 +19,7 @@ namespace {
 /// Positions along a dimension; negative ones count from its end.
 IndexSet positionsIn(int64_t extent) { return IndexSet::range(-extent, extent - 1); }
 
-/// A gather's first operand, or a scatter's result, is what the indices lead into.
+/// The indices lead into a gather's first operand, or a scatter's result.
 template <typename Op, bool gathers> struct AxisIndices : IndexOperands::ExternalModel<AxisIndices<Op, gathers>, Op> {
   Value getIndexOperand(Operation *op) const { return cast<Op>(op).getIndices(); }
   SmallVector<IndexSet> getLegalIndices(Operation *op) const {
@@ -52,7 +52,7 @@ template <typename Op> struct Labels : IndexOperands::ExternalModel<Labels<Op>, 
 
 // ---- constants
 
-/// The integers of a constant, also behind broadcasts, reshapes and casts; nothing for what is not constant or large.
+/// The integers of a constant, also behind broadcasts, reshapes and casts; nothing for large or other values.
 std::optional<SmallVector<int64_t>> integersOf(Value value);
 
 /// The operand's element that each element of the result shows.
@@ -115,14 +115,14 @@ std::optional<SmallVector<int64_t>> integersOf(Value value) {
 
 // ---- demands on values
 
-/// What the elements of a value may be: `kinds` names a set an element; 0 demands nothing.
+/// The legal elements of a value: `kinds` names a set an element; 0 demands nothing.
 struct Demand {
   Value value;
   std::vector<uint32_t> kinds;
   std::vector<IndexSet> sets; ///< of kind 1 and on
 };
 
-/// A demand on another value whose sets follow from those of `given`, element by element.
+/// A demand on another value whose sets follow from the sets of `given`, element by element.
 template <typename Make> Demand transformed(const Demand &given, Value value, ArrayRef<int64_t> numbers, Make make) {
   Demand next{value, {}, {}};
   std::map<std::pair<uint32_t, int64_t>, uint32_t> known;
@@ -202,7 +202,7 @@ IndexSet before(const Branch &branch, int64_t i, const IndexSet &legal) {
   return legal.contains(branch.numbers[i]) ? IndexSet::all() : IndexSet();
 }
 
-/// From a selection by a comparison with constants to what it compares.
+/// From a selection by a comparison with constants to the operand that it compares.
 std::optional<Demand> behindSelect(const Demand &given, SelectOp op) {
   auto compare = op.getCondition().getDefiningOp<CompareOp>();
   if (!compare || !tensorType(compare.getLhs()).getElementType().isInteger())

@@ -44,7 +44,7 @@ MPT_INFER(SoftmaxCrossEntropyBackwardOp) {
 }
 MPT_SAME_SHAPES(SoftmaxCrossEntropyBackwardOp)
 
-/// States [T, N, S] of all steps, and what is read of each step beside them.
+/// States [T, N, S] of all steps, and the operands that each step reads beside them.
 template <typename Adaptor>
 static LogicalResult checkAlignments(std::optional<Location> loc, Adaptor op, StringRef what, RankedTensorType states) {
   if (states.getRank() != 3 || states.getDimSize(0) < 1 || states.getDimSize(2) < 3)

@@ -13,7 +13,7 @@ static LogicalResult checkExtents(std::optional<Location> loc, StringRef what, V
   return success();
 }
 
-/// What gradients of normalizations read: dy like x, the scale and the statistics of the forward pass.
+/// Operands of the gradients of normalizations: dy like x, the scale and the statistics of the forward pass.
 template <typename Adaptor>
 static LogicalResult checkSaved(std::optional<Location> loc, Adaptor op, ArrayRef<int64_t> scale,
                                 ArrayRef<std::pair<StringRef, Value>> statistics, ArrayRef<int64_t> extents) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types and verification of what draws from the counter-based generator.
+// Types and verification of ops that draw from the counter-based generator.
 #include "TypeInference.h"
 
 #include "mpt/Dialect/MPT/Draws.h"

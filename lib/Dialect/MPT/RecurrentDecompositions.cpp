@@ -19,7 +19,7 @@ LogicalResult checkSteps(Operation *op, Value y) {
   return success();
 }
 
-/// What both passes over the steps share.
+/// Shared by both passes over the steps.
 struct Steps {
   Steps(OpBuilder &builder, Operation *op, Value y, Value r, bool reverse)
       : b(builder, op->getLoc()), r(r), steps(tensorType(y).getDimSize(0)), batch(tensorType(y).getDimSize(1)),
@@ -129,7 +129,7 @@ private:
   }
 };
 
-/// One pass over the steps, backward: gradients of what Forward read.
+/// One pass over the steps, backward: gradients of the operands of Forward.
 struct Backward : Steps {
   Backward(OpBuilder &builder, RecurrenceBackwardOp op)
       : Steps(builder, op, op.getY(), op.getR(), op.getReverse()), op(op), dxs(steps), insides(steps),

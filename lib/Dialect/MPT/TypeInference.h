@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the families' result-type rules share.
+// Shared by the families' result-type rules.
 #ifndef MPT_LIB_DIALECT_MPT_TYPEINFERENCE_H
 #define MPT_LIB_DIALECT_MPT_TYPEINFERENCE_H
 

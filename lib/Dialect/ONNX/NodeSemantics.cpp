@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numeric class of a node: that of its operator's entry.
+// The numeric class of a node, from its operator's entry.
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
 
 using namespace mpt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Type variables of ONNX schemas as groups of slots.
+// Type variables of ONNX schemas as groups of operands and results.
 #include "mpt/Dialect/ONNX/NodeTypes.h"
 #include "mpt/Dialect/ONNX/Schemas.h"
 
@@ -53,7 +53,7 @@ FormalTypes makeFormalTypes(const OpSchema &schema, StringRef narrow) {
       result.statesResult = allows(constraint, narrowText);
     if (!allows(constraint, "tensor(float)") || !allows(constraint, narrowText))
       continue;
-    // What only an attribute decides stays; what nothing else depends on is read as it comes.
+    // A type that only an attribute decides stays; one that nothing else depends on is read as it comes.
     if (inputs == 1 && outputs == 0)
       group = NodeTypes::kAny;
     else if (inputs > 0)
@@ -178,7 +178,7 @@ NodeTypes mpt::onnx::nodeTypes(NodeOp node, Type narrow) {
   const FormalTypes &formals = formalTypes(node, narrowName);
   if (!formals.known || llvm::is_contained(formals.inputs, kOther) || llvm::is_contained(formals.outputs, kOther))
     return result;
-  // Groups with a slot that is not an FP32 tensor keep their types.
+  // Groups with a value that is not an FP32 tensor keep their types.
   SmallVector<bool, 4> movable(formals.groups, true);
   int settled = formals.groups; // the first group of floats that are not FP32
   auto visit = [&](ValueRange values, ArrayRef<int> groups, bool variadic, SmallVector<int, 4> &out) {

@@ -56,7 +56,7 @@ bool hasGradients(Operation *call) {
       .wasInterrupted();
 }
 
-/// The MPT_GEMM_* flags of what `gemm` does beside multiplying.
+/// The MPT_GEMM_* flags of the epilogue and operands of `gemm`.
 int64_t flagsOf(GemmOp gemm) {
   library::EpilogueAttr form = gemm.getForm();
   int64_t flags = flagOf(form.getActivation()) | flagOf(form.getSum()) | orderOf(gemm);
@@ -181,7 +181,7 @@ mpt_conv_desc mpt::rt::describe(ConvOp conv, bool native) {
   return desc;
 }
 
-/// What forward and backward calls have in common.
+/// Shared by forward and backward calls.
 template <typename Op> static mpt_attention_desc describeAttention(Op op) {
   MemRefType q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
   mpt_attention_desc desc{};
@@ -234,7 +234,7 @@ static int64_t runtimeCell(rt::RecurrenceOp op) {
   case RecurrentCell::lstm:
     return MPT_CELL_LSTM;
   case RecurrentCell::gru: {
-    // The form with its reset behind the GEMM has a bias there, and the gradient of what meets it.
+    // The form with its reset behind the GEMM has a bias there, and the gradient of the sum with it.
     bool resetFirst = op.getBackward() ? op.getOutputs().size() == 2 : op.getInputs().size() == 3;
     return resetFirst ? MPT_CELL_GRU_RESET_FIRST : MPT_CELL_GRU;
   }

@@ -47,7 +47,7 @@ void TrainDialect::initialize() {
       >();
 }
 
-/// What the compiler calls functions, alone or before a dot, an underscore or a number.
+/// The compiler's names of functions, alone or before a dot, an underscore or a number.
 static bool isFunctionName(StringRef name) {
   StringRef word = name.take_while([](char c) { return llvm::isAlpha(c); });
   return llvm::StringSwitch<bool>(word)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a training step, from those that are stated by data flow.
+// Parts of a training step, by data flow from the stated ones.
 #include "mpt/Dialect/Train/TrainingParts.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace mpt;
 
-/// Training ops state a part by what they are.
+/// Training ops state a part by their kind.
 static TrainingPart partOf(Operation *op) {
   if (std::optional<TrainingPart> stated = statedPart(op))
     return *stated;
@@ -17,13 +17,13 @@ static TrainingPart partOf(Operation *op) {
 
 TrainingParts::TrainingParts(func::FuncOp function) {
   Block &body = function.getBody().front();
-  for (Operation &op : body.without_terminator()) { // results are no part: the caller reads those of each
+  for (Operation &op : body.without_terminator()) { // results are no part: the caller reads the results of each
     TrainingPart part = partOf(&op);
     for (Value operand : op.getOperands())
       part = std::max(part, reached.lookup_or(operand, TrainingPart::forward));
     if (part != TrainingPart::forward)
       parts[&op] = part;
-    // The gradient is complete: what reads it updates.
+    // The gradient is complete: its readers update.
     if (isa<train::GradientOp>(op) && part != TrainingPart::forward)
       part = TrainingPart::update;
     if (part != TrainingPart::forward)

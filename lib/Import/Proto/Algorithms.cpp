@@ -103,7 +103,7 @@ private:
   llvm::StringSet<> taken;
 };
 
-/// What is known of the tensors of one algorithm with the model's graph before it.
+/// The roles of the tensors of one algorithm with the model's graph before it.
 class StateRoles {
 public:
   StateRoles(const GraphProto &graph, const GraphProto &algorithm, proto::StepInfo &states) : states(states) {
@@ -123,7 +123,7 @@ public:
         enter(node);
   }
 
-  /// State that is bound; what no operator has said anything of is a counter or a slot.
+  /// State that is bound; without a role by an operator it is a statistic, a counter or optimizer state.
   void bind(StringRef key) {
     train::Role role = statistics.contains(key) ? train::Role::statistic
                        : types.lookup(key) == TensorProto::INT64 || types.lookup(key) == TensorProto::INT32
@@ -197,7 +197,7 @@ std::string settingsOf(const NodeProto &node) {
   return text;
 }
 
-/// Adds what one algorithm asks for.
+/// Adds the gradients and optimizers of one algorithm.
 void describe(const GraphProto &algorithm, TrainingForm &form, int64_t &gradients) {
   auto append = [](std::string &list, const std::string &text) {
     if (!StringRef(list).contains(text))
@@ -308,7 +308,7 @@ FailureOr<proto::Algorithms> proto::takeAlgorithms(ModelProto &model, Location l
 
 namespace {
 
-/// Puts the model's graph before those of algorithms.
+/// Puts the model's graph before the graphs of algorithms.
 class Joining {
 public:
   Joining(const ModelProto &model, const ModelProto &header, std::vector<TensorProto> &initializers,

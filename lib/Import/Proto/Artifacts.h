@@ -9,7 +9,7 @@
 
 namespace mpt::proto {
 
-/// What a checkpoint says of one group of an optimizer: finished steps, and the moments of each parameter.
+/// One group of an optimizer in a checkpoint: finished steps, and the moments of each parameter.
 struct CheckpointOptimizer {
   int64_t step = 0;
   std::vector<std::pair<std::string, std::vector<::onnx::TensorProto>>> moments;
@@ -21,7 +21,7 @@ struct Checkpoint {
   std::vector<CheckpointOptimizer> optimizer;
 };
 
-/// What was taken out of a training model and its checkpoint.
+/// The parts taken out of a training model and its checkpoint.
 struct Artifacts {
   bool found = false; ///< the model is one of ONNX Runtime's
   std::vector<CheckpointOptimizer> optimizer;
@@ -57,8 +57,8 @@ llvm::LogicalResult takeOptimizer(const ImportOptions &options, JointRoles &role
 /// used is left out with a warning.
 llvm::LogicalResult addEvaluation(mlir::ModuleOp module, const ImportOptions &options, TrainingForm &form);
 
-/// Adds the moments of trained parameters as slots P.moment1 and P.moment2, and the number of steps, to the states of
-/// `module`, from which an optimizer that has these slots goes on.
+/// Adds the moments of trained parameters as optimizer states P.moment1 and P.moment2, and the number of steps, to the
+/// states of `module`, from which an optimizer with these states goes on.
 llvm::LogicalResult addOptimizerState(mlir::ModuleOp module, std::vector<CheckpointOptimizer> &groups,
                                       JointRoles &roles);
 

@@ -89,7 +89,7 @@ private:
 
   Type typeOf(const ::onnx::TypeProto &type) { return proto::valueType(context, type, faithful); }
 
-  /// What an initializer has become: a constant, or a state.
+  /// The form of an initializer in the module: a constant, or a state.
   struct Source {
     ElementsAttr value; ///< null for states
     std::string state;
@@ -101,17 +101,17 @@ private:
   StringRef folder;
   const proto::StepInfo &step;
   ModelProto *header; ///< null unless the module goes back into a file
-  bool faithful;      ///< keep what only the file needs
+  bool faithful;      ///< keep details that only the file needs
   MLIRContext *context;
   OpBuilder builder;
   llvm::StringMap<Value> values;
-  std::vector<std::pair<std::string, Value>> *shadowed = nullptr; ///< what the names of a subgraph meant outside
+  std::vector<std::pair<std::string, Value>> *shadowed = nullptr; ///< outer values of a subgraph's names
   llvm::StringMap<Type> types;
   llvm::StringMap<Source> sources; ///< by initializer
 };
 } // namespace
 
-/// Returns what its names stood for before, null for new ones.
+/// Returns the types that its names had before, null for new ones.
 ModuleBuilder::Types ModuleBuilder::addTypes(const GraphProto &graph) {
   Types before;
   for (const auto *list : {&graph.input(), &graph.value_info(), &graph.output()})
@@ -148,7 +148,7 @@ LogicalResult ModuleBuilder::addInitializer(TensorProto &tensor, func::FuncOp ma
   auto type = cast<RankedTensorType>(value->getType());
   auto known = step.states.find(tensor.name());
   bool isState = known != step.states.end();
-  // In a training step only what it names is state, and the rest may be an operand that must be constant.
+  // In a training step only the tensors that it names are state, and others may be operands that must be constant.
   bool small = !step.states.empty() && type.getNumElements() <= smallConstant;
   bool changes = isState || step.renewed.contains(tensor.name());
   if (!changes && (small || !isa<FloatType>(type.getElementType()) || type.getNumElements() == 0)) {
@@ -337,7 +337,7 @@ LogicalResult ModuleBuilder::addNode(NodeProto &node) {
   return success();
 }
 
-/// Names of results, and what else a node says that no pass asks for.
+/// Names of results, and other details of a node that no pass asks for.
 void ModuleBuilder::keepDetails(mpt::onnx::NodeOp op, NodeProto &node, ArrayRef<Attribute> opaque) {
   SmallVector<Attribute> names;
   for (const std::string &output : node.output())
@@ -429,8 +429,8 @@ LogicalResult ModuleBuilder::addTensors(func::FuncOp function) {
     }
     if (failed(faithful ? addUnchanged(tensor) : addInitializer(tensor, function)))
       return failure();
-    // From IR version 4 on, an initializer that is an input too is a default that callers may override, as is what a
-    // backward pass among the nodes trains.
+    // From IR version 4 on, an initializer that is an input too is a default that callers may override, as is a tensor
+    // that a backward pass among the nodes trains.
     if (faithful && model->ir_version() >= 4 && declared.contains(tensor.name()))
       values[tensor.name()].getDefiningOp<mpt::onnx::InitializerOp>().setOverridable(true);
   }

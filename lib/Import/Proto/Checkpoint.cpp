@@ -17,7 +17,7 @@ namespace {
 
 /// A place in a flatbuffer (flatbuffers.dev, "Internals"): tables begin with the distance back to their vtable, which
 /// has the distance of each field; strings and vectors begin with their length. Every read fails beyond the file.
-/// Offsets may lead to one place again and again, and what is read each time would take any amount of memory: all
+/// Offsets may lead to one place again and again, and to read it each time would take any amount of memory: all
 /// vectors together have at most four times the bytes of the file, since writers share strings and nothing else.
 class Flat {
 public:
@@ -28,7 +28,7 @@ public:
       return std::nullopt;
     return llvm::support::endian::read<T, llvm::endianness::little>(bytes.data() + at);
   }
-  /// What the offset at `at` points to; offsets go forward only, so that no file has cycles.
+  /// The place that the offset at `at` points to; offsets go forward only, so that no file has cycles.
   std::optional<uint64_t> follow(uint64_t at) const {
     auto distance = number<uint32_t>(at);
     if (!distance || *distance == 0 || *distance >= bytes.size() - at)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What torch's exporter has computed of a module's parameters and written as numbers.
+// Tensors that torch's exporter has computed from a module's parameters and written as numbers.
 #ifndef MPT_LIB_IMPORT_PROTO_COMPUTED_H
 #define MPT_LIB_IMPORT_PROTO_COMPUTED_H
 
@@ -22,8 +22,8 @@ public:
   /// Reads a graph as it came; without the exporter's signature there is nothing.
   explicit ComputedTensors(const ::onnx::GraphProto &graph);
 
-  /// Undoes functions of one parameter: exp(t) becomes a parameter t and a node. What else is a parameter in other
-  /// places alone is declared as one.
+  /// Undoes functions of one parameter: exp(t) becomes a parameter t and a node. Another tensor that is a parameter
+  /// in other places alone is declared as one.
   void unfold(::onnx::ModelProto &model, llvm::StringRef folder, DeclaredParameters &declared,
               mlir::Location loc) const;
 

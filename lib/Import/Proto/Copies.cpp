@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors that a file has a second time, transposed, repeated or in part: exporters fold what moves a weight. They
+// Tensors that a file has a second time, transposed, repeated or in part: exporters fold movements of a weight. They
 // train as one again; nodes make the copies of it.
 #include "Elements.h"
 #include "OperandUses.h"
@@ -180,14 +180,14 @@ public:
       if (mayBeCopy(tensor) && !lookedUp.contains(tensor.name()))
         copies.push_back(i);
     }
-    // What is kept is a table, else a tensor of the module's, else the larger one.
+    // The kept tensor is a table, else a tensor of the module's, else the larger one.
     auto rank = [&](int i) {
       const TensorProto &tensor = graph.initializer(i);
       return std::tuple(!lookedUp.contains(tensor.name()), mayBeCopy(tensor), -countOf(tensor), i);
     };
     llvm::sort(order, [&](int a, int b) { return rank(a) < rank(b); });
     llvm::sort(copies, [&](int a, int b) { return rank(a) < rank(b); });
-    // Tensors that exporters have folded away come first: what is in the file of one may be a part of its other copies.
+    // Tensors that exporters have folded away come first: their part in the file may be a part of other copies.
     int before = graph.initializer_size();
     for (int copy : copies)
       if (!finds)
@@ -211,7 +211,7 @@ private:
     return ShapedType::getNumElements(ArrayRef(tensor.dims().data(), static_cast<size_t>(tensor.dims_size())));
   }
 
-  /// What an exporter has made: its own word, or a name that no module gives.
+  /// True for tensors that an exporter has made, by its own word, or by a name that no module gives.
   bool mayBeCopy(const TensorProto &tensor) const {
     StringRef name = tensor.name();
     if (auto known = declared.find(name); known != declared.end())
@@ -240,7 +240,7 @@ private:
     bool isOrigin = from != origins.end() && llvm::is_contained(from->second, kept.name());
     bool isSibling =
         from != origins.end() && with != origins.end() && from->second.size() == 1 && from->second == with->second;
-    // Where the exporter says what it folded, that decides.
+    // Where the exporter names the tensors that it folded, its word decides.
     if (from != origins.end() && !isOrigin && !isSibling)
       return false;
     bool isSecond = from == origins.end();
@@ -270,7 +270,7 @@ private:
         gone.insert(copyIndex);
         return true;
       }
-    // What a product or sum of the module's tensors was before training is none of them.
+    // The value of a product or sum of the module's tensors before training is none of them.
     bool isComputed = isOrigin || (isSibling && isZero(b) && !isZero(a));
     if (isComputed && !weights.contains(copy.name()))
       declared[copy.name()] = proto::Declared::Other;
@@ -333,7 +333,7 @@ private:
       readRows(name, index, *axis);
   }
 
-  /// Where the exporter does not say what it has folded: rows of several columns that repeat where they are added, as
+  /// Where the exporter does not name the folded tensors: rows of several columns that repeat where they are added, as
   /// biases by relative position do. Penalties by distance, which have a factor for each column, are no parameters.
   void shrinkBiases(int index) {
     const TensorProto &copy = graph.initializer(index);
@@ -356,7 +356,7 @@ private:
     }
   }
 
-  /// The rows of a look-up join those that other look-ups of the same table have left of it.
+  /// The rows of a look-up join the rows that other look-ups of the same table have left of it.
   void readRows(const std::string &name, int index, size_t axis) {
     const TensorProto &copy = graph.initializer(index);
     const Elements &values = elementsOf(index);

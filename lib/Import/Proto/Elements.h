@@ -43,7 +43,7 @@ struct LookUp {
 class TableRows {
 public:
   TableRows() = default;
-  /// Those of a matrix in the file.
+  /// The rows of a matrix in the file.
   explicit TableRows(const Elements &table);
 
   /// The tensor as a look-up along `axis`; none where the table lacks a row.
@@ -65,7 +65,7 @@ private:
   llvm::StringMap<int64_t> known;
 };
 
-/// The axis along which a tensor's vectors repeat most, as those of a look-up do; none where they hardly do.
+/// The axis along which a tensor's vectors repeat most, as in a look-up; none where they hardly do.
 std::optional<size_t> axisOfRows(const Elements &tensor);
 
 } // namespace mpt::proto

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient nodes: the tensors that they name become operands, and they move behind what these need.
+// Gradient nodes: the tensors that they name become operands, and they move behind the producers of these.
 #include "Proto.h"
 
 #include "mpt/Dialect/ONNX/Schemas.h"
@@ -36,7 +36,7 @@ void forEachUse(const NodeProto &node, function_ref<void(StringRef)> visit) {
         forEachUse(inner, visit);
 }
 
-/// The nodes, each after those that it needs, else in their order.
+/// The nodes, each after the ones that it needs, else in their order.
 class NodeOrder {
 public:
   explicit NodeOrder(GraphProto &graph) : graph(graph), state(graph.node_size()) {
@@ -58,7 +58,7 @@ public:
 private:
   enum State : char { untouched, open, placed };
 
-  /// Places node `first` after what it needs. What is part of a cycle stays where it is, for the check of names to say.
+  /// Places node `first` after the nodes that it needs. Nodes of a cycle stay: the check of names reports them.
   void place(int first) {
     SmallVector<int> stack{first};
     while (!stack.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph by its values: what computes them, and what they hold.
+// A graph by its values: the nodes that compute and read them, and the numbers that they hold.
 #ifndef MPT_LIB_IMPORT_PROTO_GRAPHVALUES_H
 #define MPT_LIB_IMPORT_PROTO_GRAPHVALUES_H
 
@@ -35,7 +35,7 @@ public:
   bool isRate(llvm::StringRef name) const;
   bool defines(llvm::StringRef name) const { return producers.contains(name); }
   const ::onnx::TensorProto *tensor(llvm::StringRef name) const { return tensors.lookup(name); }
-  /// What nodes compute and the graph holds.
+  /// The values that nodes compute and the graph holds.
   llvm::SmallVector<llvm::StringRef> names() const;
   /// The number that a scalar of floats holds.
   std::optional<double> number(llvm::StringRef name) const;

@@ -33,7 +33,7 @@ static TensorSites sitesOf(ArrayRef<::onnx::TensorProto> tensors, const proto::S
 }
 
 namespace {
-/// What exporters do to a module that has a forward pass alone, undone for training.
+/// Changes of exporters to a module that has a forward pass alone, undone for training.
 struct ForwardForm {
   LogicalResult settle(::onnx::ModelProto &model, const ImportOptions &options, StringRef folder,
                        proto::DeclaredParameters &declared, Location loc) {
@@ -69,7 +69,7 @@ struct ForwardForm {
 };
 } // namespace
 
-/// Flags that say what training information of the file says.
+/// Refuses flags that the training information of the file makes redundant.
 static LogicalResult checkBrought(const ImportOptions &options, Location loc) {
   if (!options.train.empty())
     return emitError(loc) << "expected no --train: the training information of the file says what is trained";
@@ -134,7 +134,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
     return failure();
   if (step->states.empty())
     proto::separateStatistics(model);
-  // What an algorithm asks for is in no output of the graph.
+  // The gradients and updates of an algorithm are no outputs of the graph.
   FailureOr<proto::JointRoles> joint = step->states.empty() && !brings
                                            ? proto::takeJoint(model, options, loc)
                                            : FailureOr<proto::JointRoles>(proto::JointRoles());
@@ -155,7 +155,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
   step->zeros = joint->zeros;
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
                                                                /*header=*/nullptr, brings ? &*algorithms : nullptr);
-  // A step says itself what its tensors are.
+  // A step states the roles of its tensors itself.
   if (failed(module) ||
       (step->states.empty() && failed(assignRoles(**module, options, *joint, declared, form.separated))) ||
       (brings && failed(freezeParameters(**module, options))))
@@ -187,7 +187,7 @@ FailureOr<OwningOpRef<ModuleOp>> mpt::importOnnxBuffer(StringRef bytes, StringRe
   return import(bytes, folder, options, context, nullptr);
 }
 
-/// True where a graph states types of values that inference finds as well: all but those of other domains' nodes.
+/// True where a graph states types of values that inference finds as well: all but the types of other domains' nodes.
 static bool declaresInferredTypes(const ::onnx::GraphProto &graph) {
   llvm::StringSet<> custom;
   for (const auto &node : graph.node())
@@ -250,8 +250,8 @@ std::string mpt::trainingModelIn(StringRef path, ImportOptions &options) {
   return in("training_model.onnx");
 }
 
-/// ONNX Runtime's own format is a serialized session, and a folder is one of artifacts; `model` is what is read of
-/// `path`.
+/// ONNX Runtime's own format is a serialized session, and a folder is one of artifacts; `model` is the file that is
+/// read of `path`.
 static LogicalResult checkFormat(StringRef path, StringRef model, MLIRContext *context) {
   Location loc = UnknownLoc::get(context);
   constexpr StringLiteral suffix = ".ort";

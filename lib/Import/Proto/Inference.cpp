@@ -89,7 +89,7 @@ private:
                            "], got " + std::to_string(value));
   }
 
-  /// Flatten's `axis` may be the rank, that of a per-tensor scale is ignored and 1 by default; `newAxis`: it counts in
+  /// Flatten's `axis` may be the rank, a per-tensor scale's is ignored and 1 by default; `newAxis`: it counts in
   /// the result, which has one more, as Unsqueeze's `axes` do.
   static void checkDimensions(InferenceContext &context, bool newAxis) {
     int64_t rank = rankOf(context, 0), indices = rankOf(context, 1);

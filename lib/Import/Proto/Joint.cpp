@@ -89,7 +89,7 @@ private:
 
   /// Parameters that are fed in become state, which starts at zero.
   void takeInputs() {
-    // Inputs they stay until the model is prepared, and no memory is taken by what a file says of their extents.
+    // Inputs they stay until the model is prepared, and the extents that a file states take no memory.
     for (const auto *map : {&roles.gradients, &roles.next})
       for (const auto &entry : *map)
         if (!states.contains(entry.getValue()))
@@ -222,7 +222,7 @@ private:
     info.set_name(value);
   }
 
-  /// Roles by name, then those that the user states.
+  /// Roles by name, then the roles that the user states.
   LogicalResult takeRoles() {
     for (const TensorProto &tensor : graph.initializer())
       states.insert(tensor.name());
@@ -235,7 +235,7 @@ private:
           roles.next[name] = of.str();
       }
     };
-    // Where initializers have gradients, those of inputs are results: inputs are data there, and not parameters.
+    // Where initializers have gradients, inputs are data, not parameters, and their gradients are results.
     takeOutputs([&](StringRef name) { return states.contains(name); });
     if (roles.gradients.empty()) {
       takeOutputs([&](StringRef name) { return isState(name); });
@@ -276,7 +276,7 @@ private:
     roles.gradients.clear();
   }
 
-  /// The backward pass of the file, or only what it says beside one.
+  /// The backward pass of the file, or only its loss and update.
   LogicalResult chooseBackward() {
     if (options.backward == "file" && roles.gradients.empty() && roles.next.empty())
       return emitError(loc) << "--backward=file: expected outputs that are gradients or new values of initializers, "
@@ -291,7 +291,7 @@ private:
     return success();
   }
 
-  /// What the loss is computed from, running statistics of nodes that renew them aside.
+  /// The values that the loss is computed from, running statistics of nodes that renew them aside.
   llvm::StringSet<> valuesOfLoss(const proto::GraphValues &values) const {
     llvm::StringSet<> found;
     SmallVector<std::string> work{lossName()};
@@ -352,8 +352,8 @@ private:
     }
   }
 
-  /// True where other states, averages of parameters or sums of gradients, take new values from what SGD reads or
-  /// writes: an optimizer in its place would not write them.
+  /// True where other states, averages of parameters or sums of gradients, take new values from operands or results
+  /// of SGD: an optimizer in its place would not write them.
   bool feedsOtherStates(const proto::GraphValues &values, const llvm::StringMap<std::string> &found,
                         const llvm::StringSet<> &outputs) const {
     SmallVector<StringRef> work;
@@ -375,7 +375,7 @@ private:
     });
   }
 
-  /// Outputs that are not needed any more; what computes them dies with them.
+  /// Outputs that are not needed any more; their nodes die with them.
   void drop(const llvm::StringSet<> &names) {
     google::protobuf::RepeatedPtrField<ValueInfoProto> kept;
     for (ValueInfoProto &output : *graph.mutable_output())
@@ -498,7 +498,7 @@ void proto::addZeros(const GraphProto &graph, const JointRoles &roles, std::vect
   }
 }
 
-/// Adds to the form what else is carried from step to step, or never changes.
+/// Adds to the form the other states, which are carried from step to step or never change.
 static void describeStates(ModuleOp module, const proto::JointRoles &roles, TrainingForm &form) {
   llvm::StringSet<> renewed;
   for (const auto &next : roles.next)

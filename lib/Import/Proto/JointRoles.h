@@ -10,12 +10,12 @@
 
 namespace mpt::proto {
 
-/// What the exporter says of a tensor: a parameter of its module, none, or a value that it has folded from others.
+/// The exporter's declaration of a tensor: a parameter of its module, none, or a value that it has folded from others.
 /// Folded: made from a module's tensors; Moved: a parameter's elements in other places.
 enum class Declared { Parameter, Other, Folded, Moved };
 using DeclaredParameters = llvm::StringMap<Declared>;
 
-/// What the outputs of a joint graph of someone else are, by name.
+/// The roles of outputs of a joint graph that a file brings, by name.
 struct JointRoles {
   bool any() const { return !gradients.empty() || !next.empty() || !optimizer.empty(); }
 

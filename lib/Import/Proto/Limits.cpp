@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ONNX library takes on trust: nesting, calls of functions, sizes, equations of Einsum, parts of Split.
+// Checks that the ONNX library does not make: nesting, calls of functions, sizes, equations of Einsum, parts of Split.
 #include "Proto.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -12,9 +12,9 @@ using namespace mpt;
 using namespace ::onnx;
 
 namespace {
-/// Far above what exporters make, far below what the library's recursive descent has a stack for.
+/// Far above the depth of exported models, far below the stack limit of the library's recursive descent.
 constexpr int deepestText = 256, deepestCalls = 256;
-/// Nodes once functions are inlined: so many, or so many times those that the file has where that is more.
+/// Nodes once functions are inlined: so many, or so many times the nodes of the file where that is more.
 constexpr int64_t mostNodes = int64_t(1) << 18, mostCopies = 64;
 
 /// One local function as a call graph sees it.
@@ -65,7 +65,7 @@ static LogicalResult checkCalls(ModelProto &model, MLIRContext *context) {
     });
   }
   const int64_t most = std::max(mostNodes, written * mostCopies);
-  // Callees before callers; what is never ready calls itself.
+  // Callees before callers; a function that is never ready calls itself.
   llvm::StringMap<std::vector<StringRef>> callers;
   llvm::StringMap<int64_t> open;
   std::vector<StringRef> ready;

@@ -47,7 +47,7 @@ public:
     llvm::Regex tie("^(" + options.tie + ")$");
     SmallVector<std::string> merged;
     bool anyTied = false;
-    // Matrices first: what lies beside one belongs to its layer.
+    // Matrices first: vectors beside one belong to its layer.
     for (bool vectors : {false, true})
       for (int i = 0, e = graph.initializer_size(); i < e; ++i) {
         TensorProto &tensor = *graph.mutable_initializer(i);
@@ -115,8 +115,8 @@ private:
     return proto::isFloat(tensor) && count > 1 && count == longest && 8 * count <= mostBytes;
   }
 
-  /// One value everywhere, which is what a bias or scale begins with. Zeros may have either sign, as those of filters
-  /// do that exporters have multiplied by a scale of zero.
+  /// One value everywhere, as a bias or scale begins with. Zeros may have either sign, as in filters that
+  /// exporters have multiplied by a scale of zero.
   bool isSplat(const TensorProto &tensor) const {
     TensorProto copy = tensor;
     FailureOr<ElementsAttr> values = proto::tensorAttr(copy, folder, loc);
@@ -159,9 +159,9 @@ private:
     return layers;
   }
 
-  /// Layers that were one another's copies, as those of torch.nn.TransformerEncoder are, by what tells them apart: a
+  /// Layers that were one another's copies, as in torch.nn.TransformerEncoder, by a feature that tells them apart: a
   /// name of their own, which the exporter has kept as an alias, or their number in a list of modules. A tensor that
-  /// was one in the module has neither. Matrices and filters of one value, as those behind a norm whose scale begins
+  /// was one in the module has neither. Matrices and filters of one value, as behind a norm whose scale begins
   /// with zeros, are equal by their first values: each module has its own.
   Layers clonesOf(const TensorProto &tensor) {
     SmallVector<Use> uses = usesOf(tensor);
@@ -301,7 +301,7 @@ private:
     return scopes.contains(scope);
   }
 
-  /// What the layer's own tensor is called, as frameworks name it beside the layer's weight or after its module.
+  /// The name of the layer's own tensor, as frameworks form it beside the layer's weight or after its module.
   std::string nameFor(StringRef layer, const Use &use, StringRef merged) const {
     std::string scope = scopeOf(*use.node);
     bool scales = use.node->op_type() == "Mul" || (use.operand == 1 && use.node->input_size() > 2) ||
@@ -344,7 +344,7 @@ private:
       if (layer == kept)
         continue;
       std::string name = clones ? cloneName(uses.front(), merged, home, layer) : nameFor(layer, uses.front(), merged);
-      // An alias gives way: what it stood for has its name.
+      // An alias gives way: the tensor that it stood for has its name.
       const NodeProto *alias = producers.lookup(name);
       bool isAlias = alias && alias->op_type() == "Identity" && originOf(name) == merged && !fixed.contains(name) &&
                      !dropped.contains(name);
@@ -374,7 +374,7 @@ private:
     }
   }
 
-  /// Aliases whose readers have tensors of their own, under the alias' name. What else reads one reads the merged one.
+  /// Aliases whose readers have tensors of their own, under the alias' name. Other readers of one read the merged one.
   void dropAliases() {
     proto::visitGraphs(graph, [&](GraphProto &part) {
       for (NodeProto &node : *part.mutable_node())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ONNX library throws, as messages of ours: without its tags, source files and conditions, at the node.
+// Exceptions of the ONNX library, as messages of ours: without its tags, source files and conditions, at the node.
 #include "Proto.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -19,7 +19,7 @@ struct Explained {
 };
 } // namespace
 
-/// Takes what matches `pattern` out of the text; hands its groups to `visit`.
+/// Takes matches of `pattern` out of the text; hands their groups to `visit`.
 static void take(std::string &text, StringRef pattern, llvm::function_ref<void(ArrayRef<StringRef>)> visit) {
   llvm::Regex regex(pattern);
   SmallVector<StringRef> groups;

@@ -86,7 +86,7 @@ LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc
   if (bytes.size() > INT_MAX)
     return emitError(loc) << "expected a model below 2 GiB, got " << bytes.size()
                           << " bytes; save it with external data";
-  google::protobuf::LogSilencer silencer; // what is wrong is said below
+  google::protobuf::LogSilencer silencer; // the error is reported below
   google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetTotalBytesLimit(INT_MAX);
@@ -258,7 +258,7 @@ static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProt
   for (TensorProto &tensor : *graph.mutable_initializer()) {
     if (failed(proto::checkTensor(tensor, proto::namedLoc(context, tensor.name()))))
       return failure();
-    // What lowerStorageTypes() changes has a declared type.
+    // Tensors that lowerStorageTypes() changes have a declared type.
     bool small = elementCount(tensor) <= visibleElements && tensor.data_location() != TensorProto::EXTERNAL &&
                  !isStorageType(tensor.data_type());
     if (small) {
@@ -272,7 +272,7 @@ static LogicalResult splitInitializers(ModelProto &model, std::vector<TensorProt
   return success();
 }
 
-/// What --bind calls a dimension: its symbol, or the input and the axis where it has none.
+/// The name of a dimension in --bind: its symbol, or the input and the axis where it has none.
 static std::string symbolOf(const ValueInfoProto &input, int axis) {
   const auto &dim = input.type().tensor_type().shape().dim(axis);
   return dim.dim_param().empty() ? input.name() + "." + std::to_string(axis) : dim.dim_param();
@@ -344,7 +344,7 @@ static void takeExtents(GraphProto &graph, ArrayRef<TensorProto> initializers, l
       bindings.try_emplace(symbol.getKey(), symbol.second);
 }
 
-/// Replaces the symbols of the inputs' shapes by numbers: the user's, and what initializers among the inputs have.
+/// Replaces the symbols of the inputs' shapes by numbers: the user's, and the extents of initializers among the inputs.
 static LogicalResult bindDimensions(GraphProto &graph, ArrayRef<TensorProto> initializers, const ImportOptions &options,
                                     bool isPart, MLIRContext *context) {
   llvm::StringMap<int64_t> bindings = options.bindings;
@@ -364,7 +364,7 @@ static LogicalResult bindDimensions(GraphProto &graph, ArrayRef<TensorProto> ini
       auto &dim = *tensor.mutable_shape()->mutable_dim(i);
       std::string symbol = symbolOf(input, i);
       auto bound = bindings.find(symbol);
-      // 0 may be an unknown extent too, or that of an empty tensor.
+      // 0 may be an unknown extent too, or the extent of an empty tensor.
       if (dim.has_dim_value() && dim.dim_value() == 0 && bound == bindings.end())
         emitWarning(loc) << "graph input '" << input.name() << "' is taken to be empty, as its extent " << i
                          << " is 0; where that means an unknown extent: --bind " << symbol << "=<extent>";
@@ -435,7 +435,7 @@ static void runChecker(const ModelProto &model) {
     checker::check_model_local_functions(model, context, names);
 }
 
-/// What every import begins with: versions, names, the ONNX checker, inlining of local functions.
+/// The first steps of every import: versions, names, the ONNX checker, inlining of local functions.
 static LogicalResult checkAndInline(ModelProto &model, std::vector<TensorProto> &initializers, bool isRewritten,
                                     Location loc) {
   MLIRContext *context = loc.getContext();
@@ -570,7 +570,7 @@ static void addDefaults(ModelProto &model) {
   });
 }
 
-/// Tells Loop nodes, those of subgraphs included, what the user says of them; takes their names out of `open`.
+/// Gives Loop nodes, also inside subgraphs, the bounds that the user names; takes their names out of `open`.
 static void noteSteps(GraphProto &graph, const ImportOptions &options, llvm::StringSet<> &open) {
   for (NodeProto &node : *graph.mutable_node()) {
     for (AttributeProto &attribute : *node.mutable_attribute())
@@ -599,7 +599,7 @@ static void forgetSteps(GraphProto &graph) {
   }
 }
 
-/// What comes behind the ONNX library's inference, which does not know such attributes and types.
+/// The steps behind the ONNX library's inference, which does not know their attributes and types.
 static LogicalResult finish(ModelProto &model, const ImportOptions &options, bool isPart, MLIRContext *context) {
   llvm::StringSet<> open;
   for (const auto &steps : options.maxSteps) {
@@ -647,7 +647,7 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
     return finish(model, options, isPart, context);
   // The inliner infers shapes with the registered schemas, so ours had to find nothing wrong before.
   ModelProto expanded = model;
-  // It looks for the types of initializers among those of values.
+  // It looks for the types of initializers among the types of values.
   for (const TensorProto &tensor : expanded.graph().initializer()) {
     ValueInfoProto &value = *expanded.mutable_graph()->add_value_info();
     value.set_name(tensor.name());

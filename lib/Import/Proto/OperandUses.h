@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operands of a file's nodes are to training, before its functions are inlined.
+// The roles of operands of a file's nodes in training, before its functions are inlined.
 #ifndef MPT_LIB_IMPORT_PROTO_OPERANDUSES_H
 #define MPT_LIB_IMPORT_PROTO_OPERANDUSES_H
 

@@ -121,7 +121,7 @@ static void adoptOpsets(FunctionProto &function, ModelProto &model) {
   }
 }
 
-/// The functions in `all`, of those that the model does not have, that its own call.
+/// Adds the functions in `all` that the model's own functions call and the model does not have.
 static void restoreCallees(ModelProto &model, const google::protobuf::RepeatedPtrField<FunctionProto> &all) {
   llvm::StringSet<> known;
   auto key = [](StringRef domain, StringRef name) { return (domain + ":" + name).str(); };

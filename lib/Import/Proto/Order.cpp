@@ -36,7 +36,7 @@ private:
 };
 } // namespace
 
-/// What a node reads, from inside its subgraphs too.
+/// The values that a node reads, from inside its subgraphs too.
 void Sorter::addReads(const NodeProto &node, llvm::StringSet<> &reads) {
   reads.insert_range(node.input());
   for (const AttributeProto &attribute : node.attribute()) {
@@ -47,7 +47,7 @@ void Sorter::addReads(const NodeProto &node, llvm::StringSet<> &reads) {
   }
 }
 
-/// What a subgraph reads of the graphs around it.
+/// The values that a subgraph reads of the graphs around it.
 void Sorter::addFree(const GraphProto &graph, llvm::StringSet<> &reads) {
   llvm::StringSet<> inner, own;
   for (const NodeProto &node : graph.node()) {
@@ -76,7 +76,7 @@ LogicalResult Sorter::sortBodies(NodeProto &node) {
   return success();
 }
 
-/// Names a node of the cycle: what is left waits for one, or is in it.
+/// Names a node of the cycle: a node that is left waits for one, or is in it.
 LogicalResult Sorter::failCycle(const Nodes &nodes, ArrayRef<SmallVector<int>> needs, ArrayRef<bool> isPlaced) const {
   auto waitsFor = [&](int node) { return *llvm::find_if(needs[node], [&](int need) { return !isPlaced[need]; }); };
   std::vector<bool> seen(nodes.size(), false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names of a joint graph's outputs say: P_grad and P_next, or another customary form of the two.
+// Roles of a joint graph's outputs by their names: P_grad and P_next, or another customary form of the two.
 #include "GraphValues.h"
 #include "Proto.h"
 
@@ -14,7 +14,7 @@ namespace {
 struct Style {
   StringLiteral before, after;
 
-  /// What the name is made from; empty where it has another form.
+  /// The tensor's name in `name`; empty where it has another form.
   StringRef of(StringRef name) const {
     return name.consume_front(before) && name.consume_back(after) ? name : StringRef();
   }
@@ -54,7 +54,7 @@ public:
   }
 
   /// Functional steps have their parameters as inputs, and constants as initializers; elsewhere the weights of a graph
-  /// outnumber what it carries from run to run.
+  /// outnumber the states that it carries from run to run.
   bool outnumberConstants(const llvm::StringMap<std::string> &found) const {
     int64_t count = 0;
     for (const auto &entry : found)

@@ -75,7 +75,7 @@ void Pieces::add(StringRef text) {
   if (text.empty())
     return;
   bytes += static_cast<int64_t>(text.size());
-  // What follows each other in the file is one piece.
+  // Texts that follow each other in the file are one piece.
   if (!pieces.empty() && pieces.back().kind == Piece::Bytes && pieces.back().text.end() == text.begin()) {
     pieces.back().text = StringRef(pieces.back().text.data(), pieces.back().text.size() + text.size());
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a template is made of: bytes as they are, places for tensors, and messages around them; fields of the wire
+// The pieces of a template: bytes as they are, places for tensors, and messages around them; fields of the wire
 // format.
 #ifndef MPT_LIB_IMPORT_PROTO_PIECES_H
 #define MPT_LIB_IMPORT_PROTO_PIECES_H

@@ -41,7 +41,7 @@ llvm::LogicalResult prepareModel(::onnx::ModelProto &model, std::vector<::onnx::
 llvm::LogicalResult prepareNodes(::onnx::ModelProto &model, std::vector<::onnx::TensorProto> &initializers,
                                  mlir::Location loc);
 
-/// Sparse initializers, those of subgraphs and of training information included, become dense ones: within a small
+/// Sparse initializers, also of subgraphs and of training information, become dense ones: within a small
 /// multiple of their bytes.
 llvm::LogicalResult densifyInitializers(::onnx::ModelProto &model, mlir::MLIRContext *context);
 /// The same of the attribute sparse_value of Constant nodes.
@@ -57,13 +57,13 @@ llvm::LogicalResult checkLimits(::onnx::ModelProto &model, mlir::MLIRContext *co
 /// cycle.
 llvm::LogicalResult sortNodes(::onnx::ModelProto &model, mlir::Location loc);
 
-/// Operators that the model's version of ai.onnx does not have: those that ONNX Runtime writes there become ones of
+/// Operators that the model's version of ai.onnx does not have: the ones that ONNX Runtime writes there become ones of
 /// com.microsoft, and others are refused. In a graph that goes back into a file all of them stay (domainOfVersion in
 /// mpt/Dialect/ONNX/Schemas.h), others with a warning.
 llvm::LogicalResult settleUnregistered(::onnx::ModelProto &model, bool isRewritten, mlir::MLIRContext *context);
 
-/// Puts local functions in the place of their calls. What they mean by an operator set of their own is kept; those
-/// that a graph of one set cannot say stay functions where that goes back into a file, with a warning.
+/// Puts local functions in the place of their calls. Their meaning by an operator set of their own is kept; functions
+/// that a graph of one set cannot express stay where it goes back into a file, with a warning.
 llvm::LogicalResult inlineFunctions(::onnx::ModelProto &model, bool isRewritten, mlir::Location loc);
 
 /// Takes the domains that settleUnregistered() and inlineFunctions() gave nodes out of functions that stay, and out of
@@ -80,9 +80,9 @@ llvm::LogicalResult lowerStorageTypes(::onnx::ModelProto &model, mlir::MLIRConte
 /// The shortest text that reads as `value`.
 std::string numberText(float value);
 
-/// What a message of the ONNX library says: one line, without the library's tags, files and conditions.
+/// The text of a message of the ONNX library: one line, without the library's tags, files and conditions.
 std::string plainMessage(llvm::StringRef what);
-/// Fails with what `check` returns of the library's, at the node that it is about: "expected a valid model: ...".
+/// Fails with the library's message that `check` returns, at the node that it is about: "expected a valid model: ...".
 llvm::LogicalResult checkByLibrary(::onnx::ModelProto &model, llvm::StringRef expected, mlir::MLIRContext *context,
                                    llvm::function_ref<std::optional<std::string>()> check);
 
@@ -122,7 +122,7 @@ struct StepState {
   bool frozen = false;
 };
 
-/// What makes a file a training step; nothing in other files.
+/// The states and updates of a file that is a training step; empty for other files.
 struct StepInfo {
   llvm::StringMap<StepState> states;    ///< by initializer
   llvm::StringMap<std::string> updates; ///< state whose new value an output is, by output
@@ -130,13 +130,13 @@ struct StepInfo {
   llvm::StringSet<> zeros;              ///< initializers without elements, which start at zero
 };
 
-/// What torch.export's ONNX exporter says in metadata of values: of each tensor of the module what it is there, of
-/// others that its optimizer has folded them.
+/// The declarations of torch.export's ONNX exporter in metadata of values: of each tensor of the module its kind there,
+/// of others that its optimizer has folded them.
 DeclaredParameters declaredParameters(const ::onnx::GraphProto &graph);
 
 /// Gives batch normalizations initializers of their own for running statistics that are merged with something else:
-/// with those of another one that moves them, or with scales and biases. Exporters merge tensors that are equal, as new
-/// ones are. They are named after the scale.
+/// with the statistics of another one that moves them, or with scales and biases. Exporters merge tensors that are
+/// equal, as new ones are. They are named after the scale.
 void separateStatistics(::onnx::ModelProto &model);
 
 /// Takes a name that no value has: `wanted`, where it is one, or else `base` with a number.
@@ -145,7 +145,7 @@ std::string takeName(llvm::StringSet<> &taken, std::string wanted, const std::st
 /// Tensors that separateMerged() has made -> the one that each was in the file.
 using SeparatedTensors = llvm::StringMap<std::string>;
 /// Gives layers biases and scales of their own where they share one of equal elements and no matrix or module beside
-/// it: an exporter has merged what was equal before training. Fails where `options.tie` keeps nothing together.
+/// it: an exporter has merged initially equal tensors. Fails where `options.tie` keeps nothing together.
 llvm::FailureOr<SeparatedTensors> separateMerged(::onnx::ModelProto &model, const ImportOptions &options,
                                                  llvm::StringRef folder, DeclaredParameters &declared,
                                                  mlir::Location loc);
@@ -161,7 +161,7 @@ JoinedTensors joinCopies(::onnx::ModelProto &model, llvm::StringRef folder, Decl
 void warnOfCopies(::onnx::ModelProto &model, llvm::StringRef folder, DeclaredParameters declared,
                   const llvm::StringSet<> &trained, mlir::Location loc);
 
-/// Both of these: copies of what was merged are found once it is separate.
+/// Both of these: copies of merged tensors are found once these are separate.
 llvm::LogicalResult settleTensors(::onnx::ModelProto &model, const ImportOptions &options, llvm::StringRef folder,
                                   DeclaredParameters &declared, JoinedTensors &joined, SeparatedTensors &separated,
                                   mlir::Location loc);
@@ -190,10 +190,10 @@ void declareType(::onnx::ValueInfoProto &value, const ::onnx::TensorProto &tenso
 /// Declares a tensor as an input of a graph that reads it without holding it.
 void declareInput(::onnx::GraphProto &graph, const ::onnx::TensorProto &tensor);
 
-/// Visits nodes, those of their graphs included, until a visitor fails.
+/// Visits nodes, also inside their graphs, until a visitor fails.
 llvm::LogicalResult visitNodes(google::protobuf::RepeatedPtrField<::onnx::NodeProto> &nodes,
                                llvm::function_ref<llvm::LogicalResult(::onnx::NodeProto &)> visitor);
-/// Visits a graph, then those of its nodes.
+/// Visits a graph, then the graphs of its nodes.
 void visitGraphs(const ::onnx::GraphProto &graph, llvm::function_ref<void(const ::onnx::GraphProto &)> visitor);
 void visitGraphs(::onnx::GraphProto &graph, llvm::function_ref<void(::onnx::GraphProto &)> visitor);
 /// The tensor of floats that a Constant node holds; null for scalars and other nodes.
@@ -204,10 +204,10 @@ bool holdsMatrices(const ::onnx::GraphProto &graph);
 /// under their names or, where other values have these, `node.branch.name`. The numbers of extents stay.
 void liftSubgraphWeights(::onnx::ModelProto &model);
 
-/// Finds gradients and new values among the outputs: `P_grad` and `P_next`, P an initializer, and what the options
-/// name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
+/// Finds gradients and new values among the outputs: `P_grad` and `P_next`, P an initializer, and the ones that the
+/// options name. Outputs that are not used are dropped; a seed becomes a node mpt.Seed.
 llvm::FailureOr<JointRoles> takeJoint(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
-/// What the names of a graph's outputs say of a backward pass among its nodes; no form where they say nothing.
+/// The backward pass among a graph's nodes, by the names of its outputs; no form where they name none.
 TrainingForm formOfNodes(const ::onnx::GraphProto &graph);
 /// The values that the output called `output` may be a gradient or a new value of, by its name.
 llvm::SmallVector<llvm::StringRef> trainedBy(llvm::StringRef output);
@@ -247,7 +247,7 @@ inline constexpr llvm::StringLiteral kTrainingDomain = "ai.onnx.preview.training
 bool isTrainingOperator(const ::onnx::NodeProto &node);
 
 /// Gives each Gradient node the operands y, xs and zs as its attributes name them, and where its inputs are other
-/// tensors than these, the points for xs and zs. Nodes move behind what they need. Aliases of the domain become it.
+/// tensors than these, the points for xs and zs. Nodes move behind their operands. Aliases of the domain become it.
 llvm::LogicalResult takeGradientOperands(::onnx::ModelProto &model, mlir::MLIRContext *context);
 
 /// Takes the training information out of `model` if it is of this kind; none otherwise. The algorithms have their own

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters are what the file declares, or else found by use: what feeds a weight, bias or scale operand.
-// Matcher: nodes of a file by their type, and what their subgraphs yield.
+// Parameters are declared by the file, or else found by use: tensors that feed a weight, bias or scale operand.
+// Matcher: nodes of a file by their type, and the values that their subgraphs yield.
 #include "Roles.h"
 
 #include "Uses.h"
@@ -62,11 +62,11 @@ static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
 }
 
 namespace {
-/// What the name of a value tells: that of an operator, with a number.
+/// Whether and how a tool made a value, by its name: the name of an operator, with a number.
 enum class Made { No, Somehow, ByMovement };
 } // namespace
 
-/// By torch's exporters, of what they lift or fold.
+/// By torch's exporters, of values that they lift or fold.
 static Made madeByTorch(StringRef name) {
   name = name.rtrim("0123456789");
   while (name.consume_back("_cast") || name.consume_back("_default") || name.consume_back("_"))
@@ -114,7 +114,7 @@ static Made madeByTools(StringRef name) {
 
 bool mpt::isGeneratedName(StringRef name) { return madeByTools(name) != Made::No; }
 
-/// What code of a module makes is named after what makes it; a number tells nothing.
+/// Values of a module's code are named after the operation that makes them; a number tells nothing.
 bool mpt::isMadeInCode(StringRef name) {
   StringRef last = name.substr(name.rfind('.') + 1), word = last.rtrim("0123456789");
   return madeByTools(last) == Made::Somehow && !word.empty() && word != "val_" && word != "val";
@@ -131,8 +131,8 @@ bool mpt::isBufferName(StringRef name) {
              .Default(false);
 }
 
-/// The frameworks' names of trained tensors are paths, of a model's own tensors ("cls_token") without a dot; what their
-/// exporters add ("val_3", "onnx::Mul_12") is not. Buffers have paths too.
+/// The frameworks' names of trained tensors are paths, of a model's own tensors ("cls_token") without a dot; the names
+/// that their exporters add ("val_3", "onnx::Mul_12") are not. Buffers have paths too.
 static bool isTorchPath(StringRef name) {
   StringRef last = name.substr(name.rfind('.') + 1);
   // Tensors in the code of a module are lifted to it.
@@ -158,7 +158,7 @@ static bool isZero(train::StateOp state) {
   return allElements(state, [](double value) { return value == 0; });
 }
 
-/// What is added to scores before a softmax so that some count nothing: 0 and one number far below.
+/// A tensor that is added to scores before a softmax so that some count nothing: 0 and one number far below.
 static bool isMask(train::StateOp state) {
   return cast<RankedTensorType>(state.getType()).getNumElements() > 1 && !isZero(state) &&
          allElements(state, [](double value) { return value == 0 || value <= -1e3; });
@@ -209,8 +209,8 @@ static bool isSinusoidal(train::StateOp state) {
   return (pairs && (circles(1, 2) || circles(width / 2, 1))) || doubles(1) || doubles(0);
 }
 
-/// Why the tensor is no parameter; empty for one. What the exporter says of its module comes first, then what values
-/// and uses tell, and names decide what these leave open.
+/// Why the tensor is no parameter; empty for one. The exporter's declaration comes first, then values and uses, and
+/// names decide the cases that these leave open.
 static std::string whyHeld(train::StateOp state, const TensorUse &use, const proto::Declared *declared, bool torch) {
   StringRef name = state.getTensorName();
   bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
@@ -220,7 +220,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "mask";
   if (use.angle)
     return "feeds an angle";
-  // Folded from a weight, bias or token by what moves it, it is one. Other tools drop what the exporter says of that.
+  // Folded from a weight, bias or token by a movement, it is one. Other tools drop the exporter's declaration of that.
   Made made = madeByTools(name);
   bool folds = use.weight || use.beside || use.token;
   bool isFolded = declared ? *declared == proto::Declared::Folded : folds && made == Made::ByMovement;
@@ -332,9 +332,9 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
   bool torch = producer && producer.getValue().starts_with("pytorch");
   warnOfInnerWeights(module, torch);
   llvm::StringSet<> trained = namesIn(roles.gradients), renewed = namesIn(roles.next);
-  // What the file trains, also where its backward pass is made anew.
+  // The file names the trained tensors, also where its backward pass is made anew.
   bool fileSays = roles.any() && (!roles.own || !trained.empty());
-  // What only a backward pass reads are numbers of its formulas.
+  // Tensors that only a backward pass reads are numbers of its formulas.
   DenseSet<Operation *> forward = operationsBehind(module, fileSays ? StringRef(roles.loss) : StringRef());
   llvm::StringSet<> parts = namesIn(separated);
   SmallVector<std::pair<std::string, std::string>> held;
@@ -350,7 +350,7 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     bool parameter =
         read && !read->use_empty() && !use.statistic && why.empty() && (forward.empty() || isReadFor(forward, read));
     bool frozen = matches(*freeze, name) && !use.statistic; // which move without gradients
-    // Who says what is trained says all of it.
+    // --train names all trained tensors.
     if (!train->empty()) {
       bool wanted = matches(*train, name);
       if (parameter && !wanted)

@@ -8,22 +8,22 @@
 
 namespace mpt {
 
-/// Sets the role of every train.state by what the file declares or else the use of its value, then by the options and
+/// Sets the role of every train.state by the file's declaration or else the use of its value, then by the options and
 /// by the `roles` that outputs have in a joint graph; small constants become mpt.constant.
 llvm::LogicalResult assignRoles(mlir::ModuleOp module, const ImportOptions &options, const proto::JointRoles &roles,
                                 const proto::DeclaredParameters &declared = {},
                                 const llvm::StringMap<std::string> &separated = {});
 
-/// Names that exporters and optimizers give to what they lift or fold: those of operators, with a number.
+/// Names that exporters and optimizers give to values that they lift or fold: names of operators, with a number.
 bool isGeneratedName(llvm::StringRef name);
 
-/// The last part of a name is that of arithmetic in a module's code, with a number.
+/// The last part of a name names arithmetic in a module's code, with a number.
 bool isMadeInCode(llvm::StringRef name);
 
 /// Customary names of statistics, rotary tables, schedules of noise and masks.
 bool isBufferName(llvm::StringRef name);
 
-/// Of a module whose file says what its parameters are: freezes those that the options name.
+/// Of a module whose file declares its parameters: freezes the ones that the options name.
 llvm::LogicalResult freezeParameters(mlir::ModuleOp module, const ImportOptions &options);
 
 } // namespace mpt

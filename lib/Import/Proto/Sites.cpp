@@ -197,7 +197,7 @@ llvm::Expected<TensorSites> mpt::sitesOf(StringRef path) {
   proto::DeclaredParameters declared = proto::declaredParameters(model.graph());
   if (failed(proto::liftTensors(model, &context)))
     return llvm::createStringError("'" + path + "': " + message);
-  // Those that stayed one tensor are so in the state as well.
+  // Tensors that stay merged here are one state as well.
   proto::separateStatistics(model);
   proto::JoinedTensors joined;
   proto::SeparatedTensors separated;

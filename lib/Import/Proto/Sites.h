@@ -22,9 +22,9 @@ std::string sitePath(const std::string &path, char kind, size_t index);
 
 /// Notes in the metadata of tensors and nodes where they are.
 void noteSites(::onnx::ModelProto &model);
-/// Notes that operand `input` of `node` reads `tensor`, which was copied for it, instead of what the file names.
+/// Notes that operand `input` of `node` reads `tensor`, which was copied for it, instead of the file's tensor.
 void noteUse(::onnx::TensorProto &tensor, const ::onnx::NodeProto &node, int input);
-/// Notes what a copy is called in a saved file, where that is not its name here.
+/// Notes the name of a copy in a saved file, where it is called otherwise here.
 void noteName(::onnx::TensorProto &tensor, const std::string &name);
 /// The path of a vector that the file lacks, and its extent; nothing for other paths.
 std::string newTensorPath(int64_t extent);
@@ -35,7 +35,7 @@ void noteNew(::onnx::TensorProto &tensor);
 void noteView(::onnx::TensorProto &tensor, const ::onnx::TensorProto &copy, const TensorView &view);
 /// `to` takes the other one's place in the file.
 void copySite(const ::onnx::TensorProto &from, ::onnx::TensorProto &to);
-/// What was noted; no path in tensors that are not the file's.
+/// The noted site; no path in tensors that are not the file's.
 TensorSite siteOf(const ::onnx::TensorProto &tensor);
 
 /// Weights that the file keeps as Constant nodes or inside subgraphs, also as sparse ones, become initializers of the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sparse tensors become dense ones, within a small multiple of what they take in the file.
+// Sparse tensors become dense ones, within a small multiple of their bytes in the file.
 #include "Proto.h"
 #include "Sites.h"
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int firstStatistic = 3;
 constexpr StringLiteral names[] = {".running_mean", ".running_var"};
-/// Bytes of a statistic that is copied, at most: files must not grow by what they repeat.
+/// Bytes of a statistic that is copied, at most: files must not grow by repeated tensors.
 constexpr size_t mostBytes = size_t(1) << 20;
 
 bool isNorm(const NodeProto &node) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of types that core does not compute in become values of bytes, and casts around them say what the bytes mean.
+// Values of types that core does not compute in become values of bytes; nodes around them decode and encode these.
 #include "Proto.h"
 
 #include "../StorageTypes.h"
@@ -85,7 +85,7 @@ void StorageLowering::addCast(NodeProto &node, int input, int to) {
   node.set_input(input, name);
 }
 
-/// Writes `node`, and what it needs before it, for operands and results that are bytes now.
+/// Writes `node`, and the nodes that it needs before it, for operands and results that are bytes now.
 LogicalResult StorageLowering::rewrite(NodeProto &node) {
   auto typeOfOperand = [&](int i) { return i < node.input_size() ? typeOf(node.input(i)) : 0; };
   int from = typeOfOperand(0), to = node.output_size() ? typeOf(node.output(0)) : 0;

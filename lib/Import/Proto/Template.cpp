@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Templates of model files, read off the wire format: what nobody asked for leaves as the bytes that came.
+// Templates of model files, read off the wire format: fields that nobody asked for keep their bytes.
 #include "Pieces.h"
 #include "Proto.h"
 #include "Sites.h"
@@ -43,7 +43,7 @@ static void addChanged(Pieces &to, const WireField &field, Pieces content) {
 }
 
 namespace {
-/// What a TensorProto, or the dense form of a sparse one, says of itself.
+/// Name, type and place of a TensorProto's data, or of the dense form of a sparse one.
 struct Header {
   std::string name;
   std::vector<int64_t> dims;
@@ -66,7 +66,7 @@ struct Header {
 class TemplateBuilder {
 public:
   TemplateBuilder(StringRef bytes, ArrayRef<SavedTensor> tensors, TemplateData &data);
-  /// The pieces of the model; a second call knows what the first one has found in the data files.
+  /// The pieces of the model; a second call knows the places that the first one has found in the data files.
   Pieces build();
   std::string problem;
 
@@ -98,7 +98,7 @@ private:
   StringRef bytes;
   TemplateData &data;
   llvm::StringMap<const SavedTensor *> saved;                              ///< by path
-  std::vector<const SavedTensor *> split;                                  ///< those of others' tensors
+  std::vector<const SavedTensor *> split;                                  ///< tensors that the file lacks or shares
   llvm::StringMap<std::vector<std::pair<int, const SavedTensor *>>> reads; ///< operands that read these, by node
   llvm::StringMap<Header> headers;                                         ///< of saved tensors, by path
 };
@@ -373,7 +373,7 @@ Pieces TemplateBuilder::tensor(StringRef message, const std::string &path) {
   Place place = placeOf(header, *wanted);
   auto width = static_cast<size_t>(place.bytes);
   bool placed = false;
-  // Fields with an entry an element; packed floats are what raw data are, and others become these.
+  // Fields with an entry an element; packed floats have the bytes of raw data, and others become these.
   for (StringRef rest = message; std::optional<WireField> field = nextField(rest);) {
     bool packed =
         field->number == TensorProto::kFloatDataFieldNumber || field->number == TensorProto::kDoubleDataFieldNumber;
@@ -461,7 +461,7 @@ Pieces TemplateBuilder::external(StringRef message, const std::string &path, con
   return result;
 }
 
-/// The bytes of the file, or what text means in binary form, which `kept` holds.
+/// The bytes of the file, or the binary form of its text, which `kept` holds.
 static llvm::Expected<StringRef> binaryOf(StringRef path, std::unique_ptr<llvm::MemoryBuffer> &file,
                                           std::string &kept) {
   auto opened = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);

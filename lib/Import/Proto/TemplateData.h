@@ -11,7 +11,7 @@
 
 namespace mpt::proto {
 
-/// Bytes of an element in files; 0 for types of which several share a byte, and for those that are no numbers.
+/// Bytes of an element in files; 0 for types of which several share a byte, and for types that are no numbers.
 int64_t elementBytes(int32_t type);
 
 struct DataRange {

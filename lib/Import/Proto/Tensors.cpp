@@ -85,7 +85,7 @@ static int64_t bitsOf(int32_t dataType, Type type) {
   }
 }
 
-/// Bytes of all elements in a file: those of fewer than 8 bits share bytes.
+/// Bytes of all elements in a file: elements of fewer than 8 bits share bytes.
 static int64_t bytesInFile(const TensorProto &tensor, RankedTensorType type) {
   return (type.getNumElements() * bitsOf(tensor.data_type(), type.getElementType()) + 7) / 8;
 }

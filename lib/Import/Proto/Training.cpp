@@ -91,7 +91,7 @@ FailureOr<proto::StepInfo> proto::takeStep(ModelProto &model, Location loc) {
   return step;
 }
 
-/// The names of what a value was folded from: all, or those that a module may give.
+/// The names of the values that one was folded from: all, or the names that a module may give.
 static std::vector<std::string> tensorsOf(StringRef names, bool all) {
   std::vector<std::string> result;
   SmallVector<StringRef> parts; // ['head.weight', 'val_14']

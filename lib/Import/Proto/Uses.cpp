@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matcher: nodes of a file, and what their subgraphs yield.
-// Uses by walks from a tensor to the nodes that read it. What operands are to training, the entries of import rules
-// say.
+// Matcher: nodes of a file, and the values that their subgraphs yield.
+// Uses by walks from a tensor to the nodes that read it. Entries of import rules state operands' roles in training.
 #include "Uses.h"
 
 #include "mpt/Dialect/ONNX/OperatorClasses.h"
@@ -16,7 +15,7 @@ using namespace mpt;
 using onnx::OperandUse;
 
 namespace {
-/// So far walks look for what a value is made of.
+/// Walks from a value to its sources visit at most so many values.
 constexpr unsigned kNearNodes = 64;
 /// So many scales and biases may be between a layer and another one.
 constexpr unsigned kDeepestScale = 3;
@@ -85,7 +84,7 @@ static SmallVector<Value> throughLoop(onnx::NodeOp node, unsigned index) {
 
 static bool isInput(Value value);
 
-/// The values that have what `operand` has, in another place, type or graph.
+/// The values that have the elements of `operand`, in another place, type or graph.
 static SmallVector<Value> movedTo(OpOperand &operand) {
   if (auto yield = dyn_cast<onnx::YieldOp>(operand.getOwner())) {
     auto node = dyn_cast<onnx::NodeOp>(yield->getParentOp());
@@ -96,7 +95,7 @@ static SmallVector<Value> movedTo(OpOperand &operand) {
   auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
   if (!node)
     return {};
-  // Numbers beside an input, as those of an affine map, are no part of a matrix that trains.
+  // Numbers beside an input, as in an affine map, are no part of a matrix that trains.
   if (joins(node) && llvm::any_of(node->getOperands(), isInput))
     return {};
   if (moves(node, operand.getOperandNumber()))
@@ -112,7 +111,7 @@ static bool looksUp(onnx::NodeOp node) {
          isTensorOfFile(node->getOperand(0)) && !isTensorOfFile(node->getOperand(1));
 }
 
-/// What `value` was before it was moved or converted; values that are put beside one another have no one origin.
+/// The source of `value` before it was moved or converted; values that are put beside one another have no one origin.
 static Value originOf(Value value) {
   for (auto node = value.getDefiningOp<onnx::NodeOp>();
        node && node->getNumOperands() > 0 && moves(node, 0) && !joins(node) && !looksUp(node);
@@ -135,8 +134,8 @@ static bool isInput(Value value) {
   return argument && isFloat(value) && !isa<onnx::NodeOp>(argument.getOwner()->getParentOp());
 }
 
-/// True for what a layer makes: a product with weights, rows of a table, or something that was divided by a root, with
-/// the scales and biases on it; and for what layers without weights make of that: pools, and differences of two
+/// True for the result of a layer: a product with weights, rows of a table, or something that was divided by a root,
+/// with the scales and biases on it; and for results of layers without weights on it: pools, and differences of two
 /// (PoolFormer's token mixer is the pool of a normalization less this one).
 static bool isMadeByLayer(Value value, unsigned depth = 0) {
   auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
@@ -163,7 +162,7 @@ static bool isMadeByLayer(Value value, unsigned depth = 0) {
   }
 }
 
-/// True for what is computed of integers and tensors of the file alone, rows of tables aside: positions.
+/// True for values computed from integers and tensors of the file alone, rows of tables aside: positions.
 static bool isMadeOfIntegers(Value start) {
   SmallPtrSet<void *, 16> seen;
   SmallVector<Value> work{start};
@@ -187,12 +186,12 @@ static bool isMadeOfIntegers(Value start) {
   return any;
 }
 
-/// True where the sine or cosine of what `node` makes is taken, with nothing but sums and products between.
+/// True where the sine or cosine of the result of `node` is taken, with nothing but sums and products between.
 static bool endsInAngle(onnx::NodeOp node) {
   return endsIn(node, arithmeticOf, [](Arithmetic a) { return a == Arithmetic::Waves ? End::All : End::None; });
 }
 
-/// Notes the use of a tensor, or of what it was moved to, as `operand` of `node`.
+/// Notes the use of a tensor, or of its moved elements, as `operand` of `node`.
 static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
   unsigned index = operand.getOperandNumber();
   StringRef opType = node.getOpType();
@@ -203,7 +202,7 @@ static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
   if (kind == OperandUse::Data) {
     if (!moves(node, index) && node.getBodies().empty())
       use.reader = opType;
-    // A token that is put beside what a layer makes.
+    // A token that is put beside the result of a layer.
     use.token |= node->getNumOperands() > 1 && moves(node, node->getNumOperands() - 1) &&
                  llvm::any_of(node->getOperands(), [](Value other) { return isMadeByLayer(other); });
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tensor of the file is used for, which tells parameters from tables and constants.
+// The uses of a tensor of the file, which tell parameters from tables and constants.
 #ifndef MPT_LIB_IMPORT_PROTO_USES_H
 #define MPT_LIB_IMPORT_PROTO_USES_H
 
@@ -11,7 +11,7 @@ namespace mpt {
 struct TensorUse {
   bool weight = false;       ///< a weight operand
   bool beside = false;       ///< a bias or scale beside the result of one
-  bool token = false;        ///< is concatenated with what a layer makes
+  bool token = false;        ///< is concatenated with the result of a layer
   bool either = false;       ///< other arithmetic on two values
   bool statistic = false;    ///< mean or variance of a batch normalization
   bool classes = false;      ///< weights of a loss's classes, which have no gradient

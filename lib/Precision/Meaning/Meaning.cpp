@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two walks of the analysis, and what they keep wide.
+// The two walks of the analysis, and the ops that they keep wide.
 #include "mpt/Precision/Meaning.h"
 
 #include "Rules.h"
@@ -17,7 +17,7 @@ using namespace mpt;
 
 namespace {
 /// Constant factors that take a value of order one so near the end of FP16's range that an activation leaves it: with
-/// 2^10 of the 2^16, what is above 64 is beyond, and activations between norms reach some tens.
+/// 2^10 of the 2^16, values above 64 are beyond, and activations between norms reach some tens.
 constexpr double kLargeGain = 1024;
 /// Numbers below this that end in a softmax switch its elements off: e to the -104 is zero in FP32, and scores lie
 /// within hundreds of each other.
@@ -49,7 +49,7 @@ static Arithmetic arithmeticOf(Operation *op) {
 
 static bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
 
-/// True where what `op` makes decides by its order alone, as scores before a softmax do: there a number far below all
+/// True where results of `op` decide by their order alone, as scores before a softmax do: there a number far below all
 /// others is a sentinel, whatever its value.
 static bool endsInChoice(Operation *op) {
   return endsIn(op, arithmeticOf, [](Arithmetic arithmetic) {
@@ -126,9 +126,9 @@ const Meaning &Meanings::of(Value value) const {
   return found == meanings.end() ? nothing : found->second;
 }
 
-// ---- what must be exact
+// ---- values that must be exact
 
-/// Keeps wide what an index is made of, up to the nearest GEMM, and behind one what is made of positions.
+/// Keeps wide the ops that make an index, up to the nearest GEMM, and behind one the ops on positions.
 void Meanings::keepIndex(Value start, StringRef why) {
   SmallVector<Value> work{start};
   while (!work.empty()) {
@@ -149,8 +149,8 @@ void Meanings::keepIndex(Value start, StringRef why) {
   }
 }
 
-/// Keeps wide what an angle or a limit is made of, where it comes from positions or inputs with at most a table's GEMM
-/// between: behind layers it is an activation as any other. True where it does.
+/// Keeps wide the ops that make an angle or a limit, where it comes from positions or inputs with at most a table's
+/// GEMM between: behind layers it is an activation as any other. True where it does.
 bool Meanings::keepPosition(Value value, StringRef why, llvm::DenseMap<Operation *, bool> &seen) {
   const Meaning &meaning = of(value);
   Operation *op = value.getDefiningOp();
@@ -183,7 +183,7 @@ bool Meanings::keepPosition(Value value, StringRef why, llvm::DenseMap<Operation
   return found;
 }
 
-/// What a power is taken of has to be in range itself, up to the GEMM that makes it where that has one type for all.
+/// The operand of a power has to be in range itself, up to the GEMM that makes it where that has one type for all.
 void Meanings::keepExpanded(Operation *op) {
   SmallVector<Value> work(op->getOperands());
   while (!work.empty()) {
@@ -238,7 +238,7 @@ bool Meanings::isLookedUp(Value indices) const {
 }
 
 /// Keeps the products of inputs wide that squares of inputs are added to: of |a|^2 + |b|^2 - 2ab little is left, and
-/// what rounding took from each shows. True where `value` has such products.
+/// the rounding errors of each show. True where `value` has such products.
 bool Meanings::keepProducts(Value value, StringRef why, llvm::DenseMap<Operation *, bool> &seen) {
   Operation *op = value.getDefiningOp();
   if (auto known = seen.find(op); known != seen.end())
@@ -394,13 +394,13 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
   Limits limits(type);
   Arithmetic arithmetic = arithmeticOf(op);
   if (arithmetic == Arithmetic::Converts && !isFloat(op->getResult(0)))
-    return ""; // integers take what they can hold
+    return ""; // integers take any value that they can hold
   if (cancels(op))
     return "the difference is far smaller than what it is of";
   if (m.constant) {
     auto shaped = dyn_cast<RankedTensorType>(operand.getType());
     bool isMatrix = shaped && shaped.getRank() >= 2;
-    // What is moved is read where it goes.
+    // A moved constant is judged by its readers.
     if (arithmetic == Arithmetic::Moves && isFloat(op->getResult(0)))
       return whyRead(op->getResult(0), type);
     if (arithmetic == Arithmetic::Unknown || !isUnfit(op, m, isMatrix, type))

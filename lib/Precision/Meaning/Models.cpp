@@ -34,7 +34,7 @@ struct Reduction : MeaningFlow::ExternalModel<Reduction, ReduceOp> {
   }
 };
 
-/// What the entry of the operator's import rule states.
+/// As the entry of the operator's import rule states.
 struct Node : MeaningFlow::ExternalModel<Node, onnx::NodeOp> {
   Arithmetic getArithmetic(Operation *op) const {
     auto *classes = op->getDialect()->getRegisteredInterface<onnx::OperatorClasses>();

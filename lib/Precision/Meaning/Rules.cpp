@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules: bounds by interval arithmetic, the other facts by what each kind of arithmetic keeps of them.
+// The rules: bounds by interval arithmetic, the other facts by whether each kind of arithmetic keeps them.
 #include "Rules.h"
 
 #include "mpt/Interfaces/MeaningFlow.h"
@@ -49,7 +49,7 @@ static void setProduct(Meaning &result, const Meaning &a, const Meaning &b) {
   result.high = *std::max_element(std::begin(corners), std::end(corners));
 }
 
-/// What results of several operands have in common, whatever is done with them. Bounds and steps are left to the rule.
+/// The facts that results of several operands share, whatever is done with them. Bounds and steps are left to the rule.
 static Meaning meet(ArrayRef<const Meaning *> operands) {
   Meaning result;
   auto all = [&](bool Meaning::*flag) { return llvm::all_of(operands, [&](const Meaning *m) { return m->*flag; }); };
@@ -142,8 +142,8 @@ static Meaning inferProduct(const Meaning &a, const Meaning &b) {
   return result;
 }
 
-/// The least magnitude of a number of `magnitude` over a count, which is that of a 64-bit integer at most; 0 where
-/// nothing was counted.
+/// The least magnitude of a number of `magnitude` over a count, which is a 64-bit integer's at most; 0 where nothing
+/// was counted.
 static double leastOver(double magnitude, const Meaning &count) {
   constexpr double kLargestCount = 0x1p63;
   return count.counted() && count.integer && !count.constant ? magnitude / std::min(count.magnitude(), kLargestCount)
@@ -164,7 +164,7 @@ static Meaning inferQuotient(const Meaning &a, const Meaning &b) {
   result.least = a.constant ? leastOver(a.smallest, b) : 0;
   if (b.constant)
     result.gain = gainOf(a.gain / std::max(b.smallest, std::numeric_limits<double>::min()));
-  // Divided by what is as large, it is of order one.
+  // Divided by a value as large, it is of order one.
   bool normalizes = !b.constant && (b.unscaled || b.large || !b.bounded);
   if (normalizes) {
     result.large = result.unscaled = result.direct = false;
@@ -173,7 +173,7 @@ static Meaning inferQuotient(const Meaning &a, const Meaning &b) {
   return result;
 }
 
-/// Extents of the operand over those of the result: how many elements make one.
+/// The number of operand elements for each element of the result.
 static double termsOf(Operation *op, Type to) {
   auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
   auto result = dyn_cast<RankedTensorType>(to);
@@ -205,8 +205,8 @@ static Meaning inferLongSum(const Meaning &x, double terms) {
 }
 
 /// How much larger than `x` the results are of a GEMM or convolution whose other operand has known elements: the L2
-/// norm of the weights that make one. Norms that initializations and training give change nothing, as what comes
-/// between layers (ReLU, norms, residual additions) makes up for them.
+/// norm of the weights that make one. Norms that initializations and training give change nothing, as ops between
+/// layers (ReLU, norms, residual additions) make up for them.
 static double gainOfWeights(Operation *op, const Meaning &x, unsigned index, const Meaning &weights) {
   constexpr double kOrdinary = 64;
   auto type = dyn_cast<RankedTensorType>(op->getOperand(index).getType());
@@ -371,7 +371,7 @@ static Meaning inferSelection(Operation *op, ArrayRef<const Meaning *> operands,
 
 static Meaning inferDifference(Operation *op, ArrayRef<const Meaning *> operands) {
   Meaning result = inferSum(operands, /*subtracts=*/true);
-  // What rounding leaves, as of a sample's position.
+  // The remainder of a rounding, as of a sample's position.
   auto rounding = op->getOperand(1).getDefiningOp<MeaningFlow>();
   if (rounding && rounding.getArithmetic() == Arithmetic::Rounds && rounding->getOperand(0) == op->getOperand(0)) {
     result = inferBounded(operands, /*isWave=*/true);

@@ -34,7 +34,7 @@ ErrorFlow::ErrorFlow(func::FuncOp function, const MeasuredTypes &values)
   }
 }
 
-/// Root of the number of terms that meet in an element of a reduction's result, over what the sum is divided by.
+/// Root of the number of terms that meet in an element of a reduction's result, over the divisor of the sum.
 static double spreadOf(Operation *op) {
   auto reduce = dyn_cast<ReduceOp>(op);
   if (!reduce || reduce.getKind() == ReduceKind::max || reduce.getKind() == ReduceKind::min)
@@ -56,7 +56,7 @@ double ErrorFlow::gainOf(Operation *op, unsigned operand) const {
     return 1.0;
   switch (scale) {
   case OperandScale::Fixed: {
-    // A factor of what the op is linear in, as a derivative of its own: changes as in a product, or more than itself.
+    // A factor of the linear operands, as a derivative of its own: changes as in a product, or more than itself.
     double factors = 1.0;
     for (unsigned i = 0; linear && i < op->getNumOperands(); ++i)
       if (linear.getOperandScale(i) != OperandScale::Fixed && isDecidable(op->getOperand(i).getType()))
@@ -158,7 +158,7 @@ void ErrorFlow::run(const Decisions *decisions) {
 double ErrorFlow::errorOf(const Output &output) const { return std::sqrt(squareOf(output.value)); }
 
 DenseMap<Operation *, double> ErrorFlow::sharesOf(const Output &output) const {
-  // What a unit of a value's square comes to in the output's.
+  // The factor of a value's square in the output's.
   DenseMap<Value, double> weights{{output.value, 1.0}};
   DenseMap<Operation *, double> shares;
   for (const Node &node : llvm::reverse(nodes)) {

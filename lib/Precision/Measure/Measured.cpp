@@ -135,7 +135,7 @@ int Measurements::ownShift(const RangeProfile &profile, const FloatRange &range)
 }
 
 Verdict Measurements::judgeScaled(const RangeProfile &profile, FloatType type) const {
-  // Scales follow the largest value, and what is beyond saturates: no headroom.
+  // Scales follow the largest value, and values beyond it saturate: no headroom.
   return judge(profile, type, ownShift(profile, FloatRange::of(type)), /*headroom=*/1.0);
 }
 

@@ -15,7 +15,7 @@ constexpr StringLiteral kFormat = "mpt-products";
 constexpr int64_t kVersion = 1;
 constexpr double kMostMicroseconds = 1e8; ///< no product takes minutes
 
-/// What a value is, for messages.
+/// A value as text, for messages.
 std::string describe(const json::Value *value) {
   return value ? formatv("{0}", *value).str().substr(0, 80) : std::string("none");
 }

@@ -162,7 +162,7 @@ LogicalResult Policy::addRules(Block &rules, bool fromCommandLine) {
   return success();
 }
 
-/// What a rule says, as reports quote it.
+/// The text of a rule, as reports quote it.
 static std::string textOf(StringRef source, StringRef name, DictionaryAttr with, std::optional<int64_t> operand,
                           Decision decision) {
   std::string text;

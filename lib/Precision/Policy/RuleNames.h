@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that rules of policies use, held against what there is.
+// Names that rules of policies use, checked against the registered ops and their attributes.
 #ifndef MPT_LIB_PRECISION_RULENAMES_H
 #define MPT_LIB_PRECISION_RULENAMES_H
 

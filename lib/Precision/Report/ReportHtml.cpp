@@ -160,7 +160,7 @@ private:
     out << "</tbody></table>\n";
   }
 
-  /// How many values each rule decided; what was measured of them stands with the values.
+  /// How many values each rule decided; their measured ranges stand with the values.
   void printReasons() {
     struct Row {
       int64_t narrow = 0, narrowBytes = 0, wide = 0, wideBytes = 0;

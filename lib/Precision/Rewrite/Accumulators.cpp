@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ops have a running value in which many elements meet. test/unit/CoverageTest.cpp finds those that are missing.
+// Which ops have a running value in which many elements meet. test/unit/CoverageTest.cpp finds missing ones.
 #include "mpt/Precision/Models.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What precision passes know of ops: the K of GEMMs, edges of the graph; scale rules lie in Scales/.
+// Interfaces of ops for precision passes: the K of GEMMs, edges of the graph; scale rules lie in Scales/.
 #include "mpt/Precision/Models.h"
 
 #include "../Scales/Rules.h"

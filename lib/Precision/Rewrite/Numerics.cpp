@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op says about its accumulator.
+// The accumulator type of an op, and its check.
 #include "mpt/Precision/Numerics.h"
 
 #include "mpt/Interfaces/Accumulates.h"

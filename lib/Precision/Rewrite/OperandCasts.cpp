@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What conversions of operands are made of.
+// The ops that conversions of operands are made of.
 #include "mpt/Precision/OperandCasts.h"
 
 #include "mpt/Dialect/Train/ScaleOps.h"

@@ -40,7 +40,7 @@ Value RoundingCasts::keyIn(func::FuncOp function) {
   return key;
 }
 
-/// Each size counts for itself, and so draws what a module of that size alone draws.
+/// Each size counts for itself, and so draws the same numbers as a module of that size alone.
 Operation *RoundingCasts::counterOf(func::FuncOp function) {
   StringRef size = sizeOf(function, module);
   if (size.empty())

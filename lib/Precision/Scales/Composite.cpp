@@ -38,6 +38,6 @@ void scales::attachCompositeScales(MLIRContext *context) {
          AdafactorOp>(context);
   // There before the backward pass alone, where nothing has a scale.
   attach<NotHomogeneous, CotangentOp, CustomGradientOp>(context);
-  // Formed after the scales are gone from sight; what is inside is not looked at.
+  // Formed after the scales are gone from sight; its body is not looked at.
   attach<NotHomogeneous, FusionOp>(context);
 }

@@ -38,7 +38,7 @@ template <typename Op> struct Choice : GradientScale::ExternalModel<Choice<Op>, 
   }
 };
 
-/// Rounds what it moves. Integers have no scale, so only floats become floats; a saturating cast hides infinities.
+/// Moves and rounds. Integers have no scale, so only floats become floats; a saturating cast hides infinities.
 struct Conversion : GradientScale::ExternalModel<Conversion, CastOp> {
   void inferScales(Operation *op, ScaleInference &inference) const {
     if (carriesScales(op->getResult(0)) || !carriesScales(op->getOperand(0)))

@@ -26,7 +26,7 @@ void needUnscaled(ScaleInference &inference, Value value, StringRef what) {
     inference.refuse() << "expected " << what << " without a scale, got " << type.str();
 }
 
-/// What the epilogue does follows from the sum's type: a bias has the same one, GELU needs none.
+/// The epilogue's rule follows from the sum's type: a bias has the same one, GELU needs none.
 struct Gemm : GradientScale::ExternalModel<Gemm, library::GemmOp> {
   void inferScales(Operation *op, ScaleInference &inference) const {
     auto gemm = cast<library::GemmOp>(op);

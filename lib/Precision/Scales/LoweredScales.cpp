@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference of scale types through fusions and library calls, and what may be committed of them.
+// Inference of scale types through fusions and library calls, and checks of the committed values.
 #include "mpt/Precision/LoweredScales.h"
 
 #include "Rules.h"
@@ -60,7 +60,7 @@ ScaleType LoweredScaleFlow::ofState(Value read, StringRef name) const {
   return ScaleType::unscaled();
 }
 
-/// Nobody hears of it: what comes of the op has an unknown scale.
+/// Nobody hears of it: results of the op have an unknown scale.
 InFlightDiagnostic LoweredScaleFlow::refuse() {
   refused = true;
   InFlightDiagnostic unheard = emitError(UnknownLoc::get(context));
@@ -123,7 +123,7 @@ void LoweredScaleFlow::infer(Block &block) {
     infer(&op);
 }
 
-// ---- what goes from function to function
+// ---- values that go from function to function
 
 /// Name of an argument or a result that goes from function to function.
 static StringAttr crossingName(DictionaryAttr attributes) {
@@ -137,7 +137,7 @@ static StringAttr crossingName(DictionaryAttr attributes) {
 
 static std::string nameOf(size_t hash, bool ofStates) { return (ofStates ? "states " : "") + std::to_string(hash); }
 
-/// What computes `value` of states, constants and what crosses, the same in every function; nothing where other
+/// The arithmetic of `value` on states, constants and crossing values, the same in every function; nothing where other
 /// arguments are part of it.
 std::optional<LoweredScaleFlow::Arithmetic> LoweredScaleFlow::arithmeticOf(Value value, int depth) const {
   constexpr int deepest = 16;
@@ -161,7 +161,7 @@ std::optional<LoweredScaleFlow::Arithmetic> LoweredScaleFlow::arithmeticOf(Value
   return Arithmetic{hash, ofStates};
 }
 
-/// What stands for a scale in this function.
+/// The value that stands for a scale in this function.
 Value LoweredScaleFlow::firstOf(Value value) const {
   if (!scalesByName.empty())
     if (std::optional<Arithmetic> made = arithmeticOf(value))
@@ -219,7 +219,7 @@ void LoweredScaleFlow::readArgument(BlockArgument argument, StringRef name) {
     types.insert_or_assign(argument, type);
 }
 
-// ---- what is committed and returned
+// ---- values that are committed and returned
 
 void LoweredScaleFlow::explain(InFlightDiagnostic &diagnostic, Value value) const {
   if (auto found = unknown.find(value); found != unknown.end())
@@ -239,8 +239,8 @@ LogicalResult LoweredScaleFlow::verifyWrite(train::WriteOp write) {
   return failure();
 }
 
-/// A result of a function is a number of the model, the scale that is reported, or what replicas agree on by its
-/// largest value: scales do so, and largest magnitudes of gradients, which are for histories alone.
+/// A result of a function is a number of the model, the scale that is reported, or a value of which replicas take the
+/// largest: scales do so, and largest magnitudes of gradients, which are for histories alone.
 LogicalResult LoweredScaleFlow::verifyResult(OpOperand &result) {
   ScaleType type = of(result.get());
   auto isOpaque = [&](const ScaleType::Power &power) { return unknown.contains(power.first); };

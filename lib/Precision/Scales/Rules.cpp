@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the classes of scale rules share: meets, products, powers, and what they refuse.
+// Parts that the classes of scale rules share: meets, products, powers, and their errors.
 #include "Rules.h"
 
 #include "mpt/Dialect/MPT/TensorTypes.h"

@@ -11,7 +11,7 @@ namespace mpt::scales {
 /// Only floats carry scales; counts, indices and flags never do.
 bool carriesScales(mlir::Value value);
 void setResults(mlir::Operation *op, ScaleInference &inference, const ScaleType &type);
-/// What all of `values` carry; refuses different scales. Zeros fit any.
+/// The scale that all of `values` carry; refuses different ones. Zeros fit any.
 ScaleType meet(ScaleInference &inference, mlir::ValueRange values);
 /// Refuses an operand with a scale, but for operand `but`.
 void needUnscaled(mlir::Operation *op, ScaleInference &inference, std::optional<unsigned> but = std::nullopt);
@@ -30,12 +30,12 @@ struct Homogeneous : GradientScale::ExternalModel<Homogeneous<Op, spreads>, Op> 
   }
   bool spreadsNonFinite(mlir::Operation *) const { return spreads; }
 };
-/// Moves or repeats the elements of one operand: what is a scale stays one.
+/// Moves or repeats the elements of one operand: a scale stays one.
 template <typename Op, bool spreads = false> struct Movement : GradientScale::ExternalModel<Movement<Op, spreads>, Op> {
   void inferScales(mlir::Operation *op, ScaleInference &inference) const { inferMovement(op, inference); }
   bool spreadsNonFinite(mlir::Operation *) const { return spreads; }
 };
-/// Linear in operand k, with the others unscaled: results carry what operand k carries.
+/// Linear in operand k, with the others unscaled: results carry the scale of operand k.
 template <unsigned k> struct LinearIn {
   template <typename Op> struct Model : GradientScale::ExternalModel<Model<Op>, Op> {
     void inferScales(mlir::Operation *op, ScaleInference &inference) const {

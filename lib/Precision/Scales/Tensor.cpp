@@ -72,7 +72,7 @@ struct Reduction : GradientScale::ExternalModel<Reduction, ReduceOp> {
   }
 };
 
-/// Updates that multiply the data are unscaled; others carry what the data carries.
+/// Updates that multiply the data are unscaled; others carry the scale of the data.
 template <typename Op> struct Scattering : GradientScale::ExternalModel<Scattering<Op>, Op> {
   void inferScales(Operation *op, ScaleInference &inference) const {
     if (cast<Op>(op).getKind() != ScatterKind::mul)

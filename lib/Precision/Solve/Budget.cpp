@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a solution is given up for the error budget.
+// The narrow types that a solution gives up for the error budget.
 #include "Budget.h"
 
 #include "mpt/Interfaces/GemmLike.h"

@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// What the error budget or measured times say of an op's types.
+/// The demands of the error budget or measured times on an op's types.
 struct Kept {
   bool wide = false;      ///< else it is the 8-bit type alone that the op may not have
   bool quantized = false; ///< it may have that, too: there is a reason to tell alone
@@ -22,8 +22,8 @@ public:
   ErrorBudget(mlir::ModuleOp module, const Policy &policy);
   ErrorBudget(const ErrorBudget &) = delete; // flows refer to `values`
 
-  /// Adds to kept() what makes the largest error for the least gain, and returns true; or false when all errors are
-  /// within the budget, or rules of the user's alone make them.
+  /// Adds to kept() the ops that make the largest error for the least gain, and returns true; or false when all errors
+  /// are within the budget, or rules of the user's alone make them.
   bool restrict(const Decisions &decisions);
   const KeptOps &kept() const { return ops; }
   /// Errors of the training step's outputs, or of all functions' where none trains, under the decisions seen last.
@@ -32,7 +32,7 @@ public:
 private:
   struct Flow {
     ErrorFlow errors;
-    std::vector<double> floors; ///< by output: what FP32 alone comes to
+    std::vector<double> floors; ///< by output: the error of FP32 alone
     bool reported = false;
   };
   bool restrict(const Flow &flow, const ErrorFlow::Output &output, const Decisions &decisions);

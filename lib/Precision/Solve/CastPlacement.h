@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where casts are placed: which slots that the rules leave free become narrow, given what the casts between them cost.
+// Where casts are placed: which operands and results that the rules leave free become narrow, by the cost of casts.
 #ifndef MPT_LIB_PRECISION_SOLVE_CASTPLACEMENT_H
 #define MPT_LIB_PRECISION_SOLVE_CASTPLACEMENT_H
 
@@ -12,7 +12,7 @@
 
 namespace mpt {
 
-/// The type of a slot: narrow, wide, either (it takes any type without a cast), or the number of a free label.
+/// The type of an op's value: narrow, wide, either (it takes any type without a cast), or the number of a free label.
 using Label = int;
 inline constexpr Label kNarrow = MinCut::kSource, kWide = MinCut::kSink, kEither = -1;
 inline bool isFree(Label label) { return label > kWide; }
@@ -35,13 +35,13 @@ struct FreeLabel {
   int64_t wideBytes = 0; ///< more bytes that its results take when they are wide
 };
 
-/// What a cast of a value moves.
+/// The traffic of a cast of a value.
 struct ValueCost {
   int64_t bytes = 0;        ///< read and written
   bool hasWideCopy = false; ///< a stored parameter with a master: wide readers read that, and widen nothing
 };
 
-/// What one cut minimizes: the sum over casts of `perByte` a byte and `perCast` a cast, with `weighsValues` also the
+/// The objective of one cut: the sum over casts of `perByte` a byte and `perCast` a cast, with `weighsValues` also the
 /// bytes of wide results, with `breaksTies` a unit for each exact op that is wide and each rounding op that is narrow.
 struct CutWeights {
   int64_t perByte = 1, perCast = 0;
@@ -56,9 +56,9 @@ public:
   void produce(mlir::Value value, Label producer, const ValueCost &cost);
   void use(mlir::Value value, Label user);
 
-  /// The labels that objectiveOf() is least for; among those of one cost, the ones with the fewest narrow labels.
+  /// The labels that objectiveOf() is least for; among labels of one cost, the ones with the fewest narrow labels.
   Labelling cut(const CutWeights &weights) const;
-  /// What cut() minimizes, as CutWeights says.
+  /// The objective that cut() minimizes, as CutWeights says.
   int64_t objectiveOf(const Labelling &narrow, const CutWeights &weights) const;
   size_t countFree() const { return free.size(); }
   /// That casts move.

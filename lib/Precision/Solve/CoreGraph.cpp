@@ -143,7 +143,7 @@ CoreGraph::OpRules CoreGraph::rulesOfCore(Operation *op, PrecisionSemantics sema
   // Operands that share a type obey a rule on one of them together.
   if (!flexible || isContraction)
     ruling = operandRuling(op).value_or(ruling);
-  // What a composite multiplies it makes itself: the scales of its operands do not come out of its results.
+  // A composite makes the operands of its products itself: the scales of its operands do not come out of its results.
   bool quantizes = isContraction && !isa<Decomposable>(op) && ruling.decision == Decision::narrow && policy.quantizes();
   quantizes = quantizes && !at.meanings->countsBeyond(op, cast<FloatType>(policy.compute));
   if (ruling.decision == Decision::storage)
@@ -151,7 +151,7 @@ CoreGraph::OpRules CoreGraph::rulesOfCore(Operation *op, PrecisionSemantics sema
   return {flexible ? Form::flexible : Form::uniform, kWide, numericClass, std::move(ruling), quantizes};
 }
 
-/// What a constant, or the read of a state that no step changes, holds; whether a parameter is read.
+/// The contents of a constant, or of a read of a state that no step changes; whether a parameter is read.
 Meanings::Contents CoreGraph::contentsOf(Operation *op) const {
   if (op->hasTrait<OpTrait::ConstantLike>())
     return {/*isWeight=*/false, op->getAttr("value")};
@@ -162,7 +162,7 @@ Meanings::Contents CoreGraph::contentsOf(Operation *op) const {
   return {/*isWeight=*/false, state.getValueAttr()};
 }
 
-/// Why what `op` reads or makes must stay exact, or in range; empty where a rule names the op.
+/// Why operands or results of `op` must stay exact, or in range; empty where a rule names the op.
 std::string CoreGraph::whyMeaningKeepsWide(Operation *op, const Ruling &ruling) const {
   bool isWide = (ruling.decision == Decision::wide && !hasFlexibleTypes(op)) || at.loss.contains(op);
   if (isWide || (ruling.named && ruling.decision != Decision::follow))
@@ -174,7 +174,7 @@ std::string CoreGraph::whyMeaningKeepsWide(Operation *op, const Ruling &ruling) 
   return isArithmetic && op->getNumOperands() > 1 && at.meanings->isDirect(op) ? "arithmetic on raw inputs" : "";
 }
 
-/// Why `op` stays wide because it reads a state that the storage type cannot hold; what it only moves is marked on.
+/// Why `op` stays wide because it reads a state that the storage type cannot hold; values that it moves are marked.
 std::optional<std::string> CoreGraph::whyOutOfRange(Operation *op, NumericClass numericClass, const Ruling &ruling) {
   if (ruling.named)
     return std::nullopt;
@@ -210,7 +210,7 @@ void CoreGraph::setTransfers(Operation *op, const OpRules &rules) {
       transfer = uniformTransfer(op, rules);
     } else if (rules.isKept && !hasFlexibleTypes(op)) {
       transfer.passes.ranged = true;
-      transfer.passes.narrowed = !at.meanings->isDirect(op); // what follows it may be narrow all the same
+      transfer.passes.narrowed = !at.meanings->isDirect(op); // ops behind it may be narrow all the same
     } else if (rules.form == Form::flexible && isOpenResult(result, rules)) {
       bool narrows = rules.numericClass == NumericClass::Contraction && rules.ruling.decision == Decision::narrow;
       bool ranges = rules.numericClass == NumericClass::Reduction && rules.ruling.decision == Decision::wide;
@@ -366,7 +366,7 @@ void CoreGraph::labelOperands(const OpRules &rules, Label all, Draft &draft) con
   }
 }
 
-/// The operands of a contraction share one type; those of other ops are read as they come.
+/// The operands of a contraction share one type; other ops read theirs as they come.
 Label CoreGraph::contractionLabel(const OpRules &rules, CastPlacement &placement) {
   if (rules.numericClass != NumericClass::Contraction)
     return kEither;
@@ -438,7 +438,7 @@ void CoreGraph::restrictToKept(Draft &draft) const {
     draft.rule = found->second.rule;
 }
 
-/// Makes slots wide whose values were measured not to fit the storage type.
+/// Makes operands and results wide whose values were measured not to fit the storage type.
 void CoreGraph::restrictToMeasured(const OpRules &rules, Draft &draft) const {
   Operation *op = draft.op;
   auto semantics = cast<PrecisionSemantics>(op);
@@ -518,7 +518,7 @@ FailureOr<ByMeasurement> mpt::solveModule(ModuleOp module, const Policy &policy,
     found.bounds = budget.bounds();
   }
   if (policy.times()) {
-    // Among what may have 8 bits: where a product keeps 16, no other type changes.
+    // Among the products that may have 8 bits: where a product keeps 16, no other type changes.
     Decisions decisions;
     CoreGraph view(module, policy, cost, reader, &kept);
     solve(view, policy, [&](Operation *op, const OpTypes &types) { decisions[op] = types; });

@@ -34,7 +34,7 @@ public:
   void reportStates(const Labelling &narrow, StateDecided decided) const;
 
 private:
-  /// How the labels of an op's slots hang together.
+  /// How the labels of an op's operands and results depend on each other.
   enum class Form {
     fixed,    ///< all have one label that no rule changes
     stored,   ///< reads a parameter: all have that one's label
@@ -42,14 +42,14 @@ private:
     flexible, ///< results may have another type than operands
     uniform   ///< one type for all
   };
-  /// What the rules say of an op before anything flows.
+  /// The rules on an op before anything flows.
   struct OpRules {
     Form form = Form::fixed;
     Label label = kWide; ///< of form fixed
     NumericClass numericClass = NumericClass::Pinned;
     Ruling ruling;
     bool quantizes = false;
-    bool isKept = false; ///< wide for what its operands mean
+    bool isKept = false; ///< wide for the meaning of its operands
   };
   struct Parameter {
     train::StateOp state;

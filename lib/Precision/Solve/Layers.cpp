@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks a function forward and backward for what comes before and after each GEMM.
+// Walks a function forward and backward for the contractions before and after each GEMM.
 #include "mpt/Precision/Layers.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -20,7 +20,7 @@ static bool isFloatTensor(Value value) {
 static unsigned bit(policy::Predicate predicate) { return 1u << static_cast<unsigned>(predicate); }
 
 namespace {
-/// Finds the forward contractions that a contraction of a foreign backward pass belongs to, by what both read.
+/// Finds the forward contractions that a contraction of a foreign backward pass belongs to, by their operands.
 class Kinship {
 public:
   explicit Kinship(const DenseSet<Value> &weights) : weights(weights) {}
@@ -36,7 +36,7 @@ public:
   }
 
   /// A gradient of data reads the layer's weight, one of a weight is for that weight; attention has neither, but reads
-  /// what the forward pass multiplied.
+  /// the operands of the forward pass.
   std::optional<unsigned> find(Operation *op) const {
     for (Value operand : op->getOperands())
       if (weights.contains(operand))
@@ -92,7 +92,7 @@ private:
     return states;
   }
 
-  /// What `value` is a view or a cast of; null for what is no float.
+  /// The value that `value` is a view or a cast of; null where it is no float.
   static Value baseOf(Value value) {
     while (isFloatTensor(value)) {
       Operation *op = value.getDefiningOp();
@@ -163,7 +163,7 @@ Layers::Layers(func::FuncOp function) {
     if (reaches || before)
       reaching.insert(op.getOperands().begin(), op.getOperands().end());
   }
-  // Our own gradient ops carry the location of their forward op. Those of a file have one of their own.
+  // Our own gradient ops carry the location of their forward op. Gradient ops of a file have their own.
   DenseMap<Location, unsigned> places;
   for (Operation *op : forward)
     places[op->getLoc()] |= properties[op];

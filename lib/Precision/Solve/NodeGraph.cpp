@@ -137,7 +137,7 @@ std::optional<OpLabels> NodeGraph::label(Operation *op, RangeFact in, CastPlacem
   }
   auto found = rules.find(op);
   if (found == rules.end()) { // a constant
-    // What a caller may override has the type of the graph's interface.
+    // A constant that a caller may override has the type of the graph's interface.
     produce(op->getResult(0), onnx::isOverridable(op) ? kWide : kEither, placement);
     return std::nullopt;
   }
@@ -151,8 +151,8 @@ std::optional<OpLabels> NodeGraph::label(Operation *op, RangeFact in, CastPlacem
   use(op, labels.operands, placement);
   for (auto [result, label] : llvm::zip_equal(op->getResults(), labels.results))
     produce(result, label, placement);
-  // The model's own casts: where the operand is narrow they vanish, and readers of a widened value may read what was
-  // widened.
+  // The model's own casts: where the operand is narrow they vanish, and readers of a widened value may read the narrow
+  // one.
   Type wide = Float32Type::get(op->getContext());
   if (onnx::isCast(node, wide, policy.storage))
     placement.use(op->getOperand(0), kNarrow);

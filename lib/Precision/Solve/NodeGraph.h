@@ -30,7 +30,7 @@ public:
   CutWeights weights() const override;
 
 private:
-  /// What the rules say of a node before anything flows; the text of the ruling is the context's.
+  /// The rules on a node before anything flows; the text of the ruling is the context's.
   struct NodeRules {
     mlir::StringAttr rule;
     NumericClass numericClass = NumericClass::Pinned;
@@ -56,7 +56,7 @@ private:
   MeasuredNodes measured;
   llvm::DenseMap<mlir::Operation *, NodeRules> rules;
   llvm::DenseSet<mlir::Operation *> tail;
-  llvm::DenseMap<mlir::Operation *, std::string> kept;     ///< nodes that what they read or make keeps wide
+  llvm::DenseMap<mlir::Operation *, std::string> kept;     ///< nodes that their operands or results keep wide
   llvm::DenseMap<mlir::Operation *, llvm::StringRef> pins; ///< nodes of optimizers that no policy narrows
 };
 

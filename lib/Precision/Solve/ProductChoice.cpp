@@ -71,7 +71,7 @@ private:
         (function.getOps<train::WriteOp>().empty() ? others : training).push_back(function);
     for (func::FuncOp function : training)
       collect(function, /*counts=*/[](StringAttr) { return true; });
-    // What no training function has is decided by the others alone.
+    // Products that no training function has are decided by the others alone.
     DenseSet<StringAttr> trained;
     for (const auto &[key, group] : groups)
       trained.insert(key);
@@ -137,7 +137,7 @@ private:
     return success();
   }
 
-  /// Costs of both sides, less what both have in common: none is negative.
+  /// Costs of both sides, less the part that both have in common: none is negative.
   void connect(const Group &group) {
     if (group.named)
       return cut.addEdge(MinCut::kSource, group.node, MinCut::kInfinite);

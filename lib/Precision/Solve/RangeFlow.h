@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward analysis of the solver: what is known of the range of each value before any type is chosen.
+// The forward analysis of the solver: the known facts about the range of each value before any type is chosen.
 #ifndef MPT_LIB_PRECISION_SOLVE_RANGEFLOW_H
 #define MPT_LIB_PRECISION_SOLVE_RANGEFLOW_H
 
@@ -21,11 +21,11 @@ struct RangeFact {
   bool isBottom() const { return !ranged && !narrowed; }
 };
 
-/// The transfer function of one result: what it makes itself, and which flags of its operands' join it hands on.
-/// Monotone whatever the members are. GraphView says which op has which:
+/// The transfer function of one result: the flags that it makes itself, and the flags of its operands' join that it
+/// hands on. Monotone whatever the members are. GraphView says which op has which:
 ///  * a contraction or another op that rules make narrow makes {narrowed}; an op kept wide hands nothing on, and makes
 ///    {ranged} if it expands range (exponentials, long sums);
-///  * what follows its neighbours hands both flags on;
+///  * an op that follows its neighbours hands both flags on;
 ///  * the read of a parameter makes {narrowed}; arguments of loop bodies are {ranged}, for an earlier iteration made
 ///    them.
 struct RangeTransfer {
@@ -50,14 +50,14 @@ public:
   /// The join over the operands of `op`, whose definitions were visited before.
   RangeFact into(mlir::Operation *op) const;
   /// Visits `op`, into which `in` flows: notes the facts of its bodies' arguments and of its results, and at the end of
-  /// a body what becomes of the holder's results.
+  /// a body the facts of the holder's results.
   void visit(mlir::Operation *op, RangeFact in);
 
 private:
   void add(mlir::Value value, RangeFact fact);
 
   const GraphView &view;
-  llvm::DenseMap<mlir::Value, RangeFact> facts; ///< those that are not the bottom
+  llvm::DenseMap<mlir::Value, RangeFact> facts; ///< all but the bottom
 };
 
 } // namespace mpt

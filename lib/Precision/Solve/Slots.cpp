@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What types an op's slots may have, and which ops make up the loss.
+// Types that an op's operands and results may have, and ops that belong to the loss, gradients or updates alone.
 #include "mpt/Precision/Slots.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"

@@ -17,7 +17,7 @@ struct Posed {
 /// Rules, flow and labels of all functions of `view`.
 Posed pose(GraphView &view);
 
-/// What was decided beside the types that `decided` was told of.
+/// The solution beside the types that `decided` was told of.
 struct Solved {
   Labelling narrow;
   int64_t castBytes;

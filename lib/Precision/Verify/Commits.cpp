@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditions of writes: what they prove, and what may not be written without proof.
+// Conditions of writes: the values that they prove finite, and the writes that need proof.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/StepRules.h"
 
@@ -31,7 +31,7 @@ bool StepFunction::advances(StringAttr name, ArrayRef<int64_t> by) const {
 
 namespace {
 
-/// A skipped step still draws new random bits and moves the scale; sums over micro-steps take up what is not finite.
+/// A skipped step still draws new random bits and moves the scale; sums over micro-steps take up non-finite values.
 bool commitsAlways(train::Role role) {
   return role == train::Role::rng || role == train::Role::scale || role == train::Role::accumulator;
 }
@@ -65,7 +65,7 @@ private:
     return success();
   }
 
-  /// What holds for all writes under `condition`, once.
+  /// The checks of all writes under `condition`, once.
   LogicalResult verify(Value condition, train::WriteOp write) {
     auto [known, isNew] = verified.try_emplace(condition, true);
     if (!isNew)
@@ -78,7 +78,7 @@ private:
       if (!proven.contains(gradient.getResult()) && !proven.contains(gradient.getGradient()))
         return write.emitOpError() << "expected a condition that holds only where the gradient of "
                                    << gradient.getParameter() << " is finite: add it to train.all_finite";
-    // What an earlier micro-step left in a sum was checked by nobody yet.
+    // Terms that earlier micro-steps left in a sum were checked by nobody yet.
     for (auto read : step.getFunction().getOps<train::ReadOp>())
       if (train::StateOp sum = step.state(read.getStateAttr().getAttr());
           step.updates && sum && sum.getRole() == train::Role::accumulator && !proven.contains(read.getValue()))
@@ -93,8 +93,8 @@ private:
     return success();
   }
 
-  /// Values that depend on the scaled loss by a way on which no gradient is proven finite. What still carries a scale
-  /// is none, finite or not: more is computed of it.
+  /// Values that depend on the scaled loss by a way on which no gradient is proven finite. A value that still carries a
+  /// scale is no gradient, finite or not: more is computed of it.
   const DenseSet<Value> &unproven(Value condition) {
     auto [entry, isNew] = reached.try_emplace(condition);
     DenseSet<Value> &values = entry->second;

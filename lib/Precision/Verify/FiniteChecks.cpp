@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three-valued evaluation of conditions, and what they prove finite.
+// Three-valued evaluation of conditions, and the values that they prove finite.
 #include "mpt/Precision/FiniteChecks.h"
 
 using namespace mlir;

@@ -57,7 +57,7 @@ public:
   }
 
 private:
-  /// A check of gradients which carried one scale alone says who is to blame; the others blame all.
+  /// A check of gradients which carried one scale alone attributes an error to it; the others, to all scales.
   void sortChecks() {
     for (Operation *check : checks.getChecks()) {
       SmallVector<StringAttr> carried;
@@ -98,7 +98,7 @@ private:
     return success();
   }
 
-  /// The floor lies under what the update made of the scale that it read, and moves as the policy says.
+  /// The floor bounds the new scale that the update makes of its scale, and moves as the policy says.
   LogicalResult verifyFloor(train::FloorScaleOp floor, train::UpdateScaleOp update) {
     if (floor.getNext() != update.getNewScale() || floor.getScale() != update.getScale() ||
         floor.getHysteresisLeft() != update.getNewHysteresisLeft())
@@ -121,8 +121,8 @@ private:
     return update.emitOpError() << "expected the policy's growth, backoff, interval, hysteresis, min and max";
   }
 
-  /// Finite where all is. Not finite where what the loss alone has made is not, or, with nobody else to blame, what
-  /// several have made.
+  /// Finite where all gradients are. Not finite where a check of this loss alone fails, or a shared check while all
+  /// checks of single losses hold.
   LogicalResult verifyFinite(train::UpdateScaleOp update, StringAttr scale) {
     Value finite = update.getFinite();
     bool fine = checks.evaluate(finite, checks.allHold()) == Flag(true);

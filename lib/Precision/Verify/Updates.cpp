@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What new values of parameters, masters, slots and accumulators are made of.
+// The sources of new values of parameters, masters, optimizer state and accumulators.
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Precision/StepRules.h"
 
@@ -10,8 +10,8 @@ std::string mpt::remainderOf(StringRef parameter) { return (parameter + ".remain
 
 namespace {
 
-/// What a new value reads directly: neither through a gradient nor, for tensors, through a scalar, as the coefficient
-/// of clipping is.
+/// The states and gradients that a new value reads directly: neither through a gradient nor, for tensors, through a
+/// scalar, as the coefficient of clipping is.
 struct Sources {
   DenseSet<StringAttr> states, gradients;
 };
@@ -79,7 +79,7 @@ private:
       return verifySlot(write, name);
     case train::Role::accumulator:
       return verifyAccumulator(write, state);
-    case train::Role::rng: // the model's own generators count what the model draws
+    case train::Role::rng: // the model's own generators count the model's draws
       if (name != train::TrainDialect::kRounding || step.advances(name, {0, 1}))
         return success();
       return write.emitOpError() << "expected new random bits for the rounding of each call: the step plus 1";
@@ -98,7 +98,7 @@ private:
     return success();
   }
 
-  /// A parameter with a remainder starts from it, and leaves in it what its own rounding leaves out.
+  /// A parameter with a remainder starts from it, and leaves in it the error of its own rounding.
   LogicalResult verifyRemainder(train::WriteOp write, StringAttr name) {
     auto rest = StringAttr::get(name.getContext(), remainderOf(name.getValue()));
     train::StateOp state = step.state(rest);
@@ -151,7 +151,7 @@ private:
     return success();
   }
 
-  /// Emptied where parameters are updated, and else what it was plus the gradient.
+  /// Emptied where parameters are updated, and else the old value plus the gradient.
   LogicalResult verifyAccumulator(train::WriteOp write, train::StateOp state) {
     StringAttr name = state.getSymNameAttr();
     if (step.updates) {
@@ -174,7 +174,7 @@ private:
     return elements && elements.isSplat() && elements.getSplatValue<APFloat>().isZero();
   }
 
-  /// What an optimizer reads of the step's own state it also writes; micro-steps round by new random bits, too.
+  /// An optimizer also writes the step's own states that it reads; micro-steps round by new random bits, too.
   LogicalResult verifyKept(train::ReadOp read) {
     train::StateOp state = step.state(read.getStateAttr().getAttr());
     if (!state || step.writes.contains(state.getSymNameAttr()))

@@ -1,5 +1,5 @@
-// arXiv 1905.12334 with its storage of activations: fp8-e5m2, and what the forward pass leaves to the backward pass is kept in 1-5-2
-// too, not only what GEMMs read.
+// arXiv 1905.12334 with its storage of activations: fp8-e5m2, and activations kept for the backward pass are stored in 1-5-2
+// too, not only operands of GEMMs.
 policy.policy @fp8_e5m2_saved storage = f16 compute = f8E5M2 accumulate = f32 master = f16 gradients = f8E5M2 slots = f16 parameter_gradients = f8E5M2 saved = f8E5M2 {
   policy.class "contraction" -> narrow
   policy.class "reduction" -> wide

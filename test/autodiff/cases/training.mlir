@@ -1,4 +1,4 @@
-// Stated gradients, where they are those of the values: a square, and two results of which one reaches the loss by another way.
+// Stated gradients, where they equal the derivatives of the values: a square, and two results of which one reaches the loss by another way.
 func.func @custom_gradient(%x: tensor<2x3xf64>) -> tensor<2x3xf64> {
   %v = mpt.mul %x, %x : tensor<2x3xf64>
   %c = mpt.cotangent %v : (tensor<2x3xf64>) -> tensor<2x3xf64>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of oneDNN on a processor that multiplies BF16 itself: takes the same GEMMs, so that what the runtime does
+// In place of oneDNN on a processor that multiplies BF16 itself: takes the same GEMMs, so that the runtime's work
 // around them is tested where oneDNN would refuse them. Takes scratch as oneDNN does, and overwrites it.
 #include "core/Context.h"
 #include "cpu/Gemm.h"

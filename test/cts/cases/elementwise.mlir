@@ -1,4 +1,4 @@
-// What has no gradient, and sizes around vector widths.
+// Ops without a gradient, and sizes around vector widths.
 func.func @compare(%a: tensor<17xf64>, %b: tensor<17xf64>) -> tensor<17xi1> {
   %y = mpt.compare lt %a, %b : tensor<17xf64>
   return %y : tensor<17xi1>

@@ -1,4 +1,4 @@
-// Optimizers, losses' gradients and random numbers: what a step has beside differentiable ops. Optimizers work on FP32
+// Optimizers, losses' gradients and random numbers: the ops of a step beside differentiable ones. Optimizers work on FP32
 // masters, whatever the type of the graph.
 func.func @sgd(%p: tensor<37xf32>, %g: tensor<37xf32>) -> tensor<37xf32> {
   %lr = mpt.constant dense<0.1> : tensor<f32>

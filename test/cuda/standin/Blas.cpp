@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuBLASLt: checks descriptions as the real one documents them, multiplies in plain loops.
+// The fake cuBLASLt: checks descriptions as the real one documents them, multiplies in plain loops.
 #include "Order.h"
 #include "StandIn.h"
 #include "Values.h"
@@ -55,8 +55,8 @@ uint64_t digest(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix
   return std::hash<std::string>()(text);
 }
 
-/// An algorithm's words: what it was proposed for as a digest, and what was said of workspace and alignment. They mean
-/// the same in every process, as those of the library do.
+/// An algorithm's words: its request as a digest, the request's workspace and alignments, its number. They mean
+/// the same in every process, as the library's words do.
 enum Word { Magic, Digest, Workspace, Alignments, Variant, Schemes };
 constexpr uint64_t magic = 0x5eed5eed;
 int handles = 0;
@@ -77,7 +77,7 @@ bool typeOf(int type, Type &out) {
 
 bool isFloat8(int type) { return type == lt::R8FE4M3 || type == lt::R8FE5M2; }
 
-/// What the reference demands of a description with an epilogue; empty where it holds.
+/// A rule of the reference that a description with an epilogue breaks; empty where it breaks none.
 std::string faultOf(const Desc &desc, const Matrix &d) {
   constexpr int known[] = {lt::Default,        lt::Relu,
                            lt::Bias,           lt::Relu | lt::Bias,
@@ -115,7 +115,7 @@ bool hasEpilogue(const Desc &desc, const Matrix &a) {
          !(desc.has(lt::SumB) && desc.transposed[1] != lt::T);
 }
 
-/// What cublasLtMatmul's table of supported types admits, of what the runtime may ask for.
+/// Whether cublasLtMatmul's table of supported types admits this product, of the ones that the runtime may ask for.
 bool supported(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
   if (!hasEpilogue(desc, a))
     return false;
@@ -157,13 +157,13 @@ double slopeOf(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kSlope * (1 + 3 * kCube * x * x);
 }
 
-/// What was to be kept at `aux` the last time, first zeros.
+/// The previous value to be kept at `aux`, at first zero.
 double lastKept(const void *aux, int64_t at, double value) {
   static std::map<std::pair<const void *, int64_t>, double> kept;
   return std::exchange(kept[{aux, at}], value);
 }
 
-/// An element of the result after its epilogue; `at` is its place in what epilogues exchange.
+/// An element of the result after its epilogue; `at` is its place in the matrix that epilogues exchange.
 double finish(const Desc &desc, double value, Type type, void *aux, int64_t at) {
   auto *bits = static_cast<uint8_t *>(aux) + at / 8;
   const auto bit = static_cast<uint8_t>(1u << (at % 8));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stand-in reads of code for a device: which kernels it has, and what they take.
+// Code for a device, as far as the fake driver reads it: the kernels and their parameters.
 #ifndef MPT_TEST_CUDA_STANDIN_CODE_H
 #define MPT_TEST_CUDA_STANDIN_CODE_H
 
@@ -10,7 +10,7 @@
 namespace standin {
 
 struct Entry {
-  int64_t args = 0;       // parameters; those of machine code are not read
+  int64_t args = 0;       // parameters; not read of machine code
   int64_t threads = 1024; // most of a block
   int shared = 48 * 1024; // most dynamic shared memory
 };

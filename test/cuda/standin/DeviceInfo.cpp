@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's driver: what devices and errors are called.
+// The fake driver: names of devices and errors.
 #include "Graphs.h"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuDNN: handles and its version.
+// The fake cuDNN: handles and its version.
 #include "DnnObjects.h"
 
 #include <cstdlib>

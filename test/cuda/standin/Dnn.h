@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as the stand-in's cuDNN computes them.
+// Convolutions as the fake cuDNN computes them.
 #ifndef MPT_TEST_CUDA_STANDIN_DNN_H
 #define MPT_TEST_CUDA_STANDIN_DNN_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuDNN graphs of attention and its gradients: operation by operation, in FP32, rounded where a tensor
+// The fake cuDNN's graphs of attention and its gradients: operation by operation, in FP32, rounded where a tensor
 // has 16 bits. $MPT_STANDIN_NO_ATTENTION=1: no engine.
 #include "DnnObjects.h"
 
@@ -50,7 +50,7 @@ struct AttentionGraph : Graph {
     return std::string(isGradient() ? "gradient of attention" : "attention") + " type " +
            std::to_string(firstProduct().ref(dnn::MatmulA)->type());
   }
-  /// Gradients keep those of all probabilities, in whole tiles.
+  /// Gradients keep the gradients of all probabilities, in whole tiles.
   int64_t workspaceBytes() const override {
     std::vector<int64_t> d = firstProduct().ref(dnn::MatmulC)->dims();
     auto tiles = [](int64_t extent) { return (extent + 127) / 128 * 128; };
@@ -116,7 +116,7 @@ struct AttentionGraph : Graph {
     return true;
   }
 
-  /// What the documents of fused attention list, as far as the runtime asks for it.
+  /// The graphs that the documents of fused attention list, as far as the runtime asks for them.
   bool hasEngine() const override {
     static const std::regex forward("P\\*\\+?(iigs)?M-eAl\\+/P"),
         gradient("\\*A\\*P\\*\\+?-(iigs)?eRPA?P-\\*\\*RPA?RP");
@@ -129,7 +129,7 @@ struct AttentionGraph : Graph {
       if (operation->kind == dnn::MatmulOperationDescriptor) {
         const Object *a = operation->ref(dnn::MatmulA), *b = operation->ref(dnn::MatmulB),
                      *c = operation->ref(dnn::MatmulC);
-        // Results stay FP32 inside, but for those of heads that are summed up.
+        // Results stay FP32 inside, except results of heads that are summed up.
         const int wanted = c->isVirtual() && !isSummed(c) ? static_cast<int>(dnn::Float) : type;
         if ((a->type() != type && !a->isVirtual()) || b->type() != type || c->type() != wanted)
           return false;
@@ -274,7 +274,7 @@ void AttentionGraph::compute(const std::map<int64_t, void *> &host, const std::m
         out[i++] = static_cast<float>(sum);
       });
     }
-    // What gradients leave in memory, in the order of their products: that of values, of keys, of queries.
+    // Results of gradients in memory, in the order of their products: the gradient of values, of keys, of queries.
     if (isGradient() && !result->isVirtual()) {
       constexpr const char *errors[] = {"sign-of-dv", "sign-of-dk", "sign-of-dq"};
       if (written < 3 && isWrong(errors[written++]))

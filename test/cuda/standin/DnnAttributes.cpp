@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What descriptors of the stand-in's cuDNN take.
+// Attributes of the fake cuDNN's descriptors.
 #include "DnnObjects.h"
 
 using namespace standin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuDNN graphs around a backward-data convolution: operation by operation, in FP32.
+// The fake cuDNN's graphs around a backward-data convolution: operation by operation, in FP32.
 #include "DnnObjects.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ using namespace standin;
 
 namespace {
 
-/// Attributes of operations that are tensors: what is read, what is written.
+/// Attributes of operations that are tensors: read ones, written ones.
 const std::map<int, std::pair<std::vector<int>, std::vector<int>>> &operands() {
   using namespace dnn;
   static const std::map<int, std::pair<std::vector<int>, std::vector<int>>> all{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuDNN graphs: descriptors, engines and plans of those of DnnPlain.cpp, DnnStatistics.cpp,
+// The fake cuDNN's graphs: descriptors, engines and plans of the graphs of DnnPlain.cpp, DnnStatistics.cpp,
 // DnnGradient.cpp and DnnAttention.cpp. $MPT_STANDIN_NO_SUMS=1 ...: no engine. $MPT_STANDIN_PLAN_MS: how long a plan
-// takes. $MPT_STANDIN_FASTEST_ENGINE: the fastest of those that are exact.
+// takes. $MPT_STANDIN_FASTEST_ENGINE: the fastest of the exact ones.
 #include "DnnObjects.h"
 
 #include <chrono>
@@ -61,7 +61,7 @@ Object *find(dnn::Descriptor descriptor, int kind = -1) {
   return object;
 }
 
-/// What a descriptor's own rules say once all attributes are there.
+/// A descriptor's own rules, checked once all attributes are there.
 dnn::Status check(Object &object) {
   switch (object.kind) {
   case dnn::TensorDescriptor: {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors of the stand-in's cuDNN graphs.
+// Descriptors of the fake cuDNN's graphs.
 #ifndef MPT_TEST_CUDA_STANDIN_DNNOBJECTS_H
 #define MPT_TEST_CUDA_STANDIN_DNNOBJECTS_H
 
@@ -49,14 +49,14 @@ struct Attribute {
   int type, least, most; // elements
   bool required = true;
 };
-/// What each kind of descriptor takes, as the API reference lists it.
+/// The attributes of each kind of descriptor, as the API reference lists it.
 const std::map<int, std::map<int, Attribute>> &attributes();
 size_t bytesOf(int attributeType);
 
 /// A graph of operations, of a kind that there may be an engine for.
 struct Graph {
   virtual ~Graph() = default;
-  /// What operations read and write that is not virtual.
+  /// The operands and results of operations that are not virtual.
   virtual std::vector<Object *> inMemory() const = 0;
   /// Whether the dimensions of every operation's tensors fit.
   virtual bool fits() const = 0;
@@ -67,7 +67,7 @@ struct Graph {
   virtual int64_t workspaceBytes() const { return 1 << 16; }
   /// Operands are FP32, which Tensor Cores would round.
   virtual bool single() const { return false; }
-  /// `host`: where tensors lie, by id; `numbers`: those by value.
+  /// `host`: where tensors lie, by id; `numbers`: tensors passed by value.
   virtual void compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &numbers) const = 0;
 };
 /// Null for a graph of no known kind.
@@ -80,7 +80,7 @@ std::unique_ptr<Graph> plainGraph(const Object &graph);
 /// An operation's tensors that are read, or written.
 std::vector<Object *> tensorsOf(const Object &operation, bool written);
 size_t elementsOf(const Object &tensor);
-/// Those of all operations that are not virtual.
+/// The tensors of all operations that are not virtual.
 std::vector<Object *> tensorsInMemory(const std::vector<Object *> &operations);
 /// Every number is one tensor's, every tensor has one maker, and virtual ones are made before they are read.
 bool isOrdered(const std::vector<Object *> &operations);
@@ -105,8 +105,8 @@ struct GradientGraph : Graph {
   Object *convolution() const; ///< null for graphs of other kinds
   std::vector<Object *> inMemory() const override { return tensorsInMemory(operations); }
   bool fits() const override;
-  /// What is known of engines: for the operation that makes the norm's sums, FP16 alone; for reductions, those that are
-  /// the last, of values in FP32 that nothing stores.
+  /// The known engines: for the operation that makes the norm's sums, FP16 alone; for reductions, the last ones alone,
+  /// of values in FP32 that nothing stores.
   bool hasEngine() const override;
   std::string text() const override;
   void compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &) const override;

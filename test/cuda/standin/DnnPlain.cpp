@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuDNN graphs of one convolution: of one type, or of 16-bit operands with an FP32 result. The latter
+// The fake cuDNN's graphs of one convolution: of one type, or of 16-bit operands with an FP32 result. The latter
 // have engines as 9.19 has: only where an operation behind the convolution writes the result.
 #include "DnnObjects.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 struct Plain : Graph {
   Object *operation, *tensors[3], *convolution; ///< x, w, y
-  Object *raw, *round;                          ///< what the convolution makes; null: nothing follows it
+  Object *raw, *round;                          ///< the convolution's result; null: nothing follows it
   int result;                                   ///< which of them
 
   Plain(Object *of, Object *round) : operation(of), round(round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's cuDNN graphs of a convolution and the sums of its results by channel.
+// The fake cuDNN's graphs of a convolution and the sums of its results by channel.
 #include "DnnObjects.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct Pattern : Graph {
   }
   std::vector<Object *> inMemory() const override { return {x(), w(), y(), sum(), squares()}; }
 
-  /// What the guide to the runtime fusion engines lists for a convolution followed by statistics.
+  /// The graphs that the guide to the runtime fusion engines lists for a convolution followed by statistics.
   bool hasEngine() const override {
     if (!forward || !(reduces() || (statistics && !multiply && statistics->ref(dnn::StatisticsX) == raw())) ||
         (round && round->ref(dnn::PointwiseX) != raw()) || raw()->isVirtual() != (round != nullptr))

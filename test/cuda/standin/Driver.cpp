@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's driver: memory, streams, events, graphs, modules.
+// The fake driver: memory, streams, events, graphs, modules.
 #include "Graphs.h"
 #include "Order.h"
 #include "State.h"
@@ -65,7 +65,7 @@ struct Stream {
   size_t lane = 0; // of the capture
   std::string held;
   bool isBlocking = true;  // ordered with the default stream
-  Clock clock;             // of what was put there last
+  Clock clock;             // of the last operation put there
   double milliseconds = 0; // of all that was enqueued
   size_t end() const { return done + queue.size(); }
 };
@@ -79,11 +79,11 @@ struct Event {
 };
 Stream defaultStream;
 std::set<Stream *> streams{&defaultStream};
-Clock hostClock; // what the host has waited for
+Clock hostClock; // of the work that the host has waited for
 std::set<Event *> events;
 std::atomic<int> collectives{0}; // in queues, or executing
 
-/// Executes `stream` up to `position`, and what that waits for.
+/// Executes `stream` up to `position`, and the work that it waits for.
 void execute(Stream &stream, size_t position) {
   while (streams.count(&stream) && (stream.executes || (stream.done < position && !stream.queue.empty()))) {
     if (stream.executes) {
@@ -142,7 +142,7 @@ void startDevice() {
   });
 }
 
-/// What a call says that waits, or that comes after one that did.
+/// The result of a call that waits, or that comes after one that did.
 cu::Result report() {
   isReported = isReported || failed;
   return failed ? illegalAddress : cu::Success;
@@ -239,7 +239,7 @@ bool standin::refusesCapture(const char *library) {
 static Stream *streamOf(void *handle) { return handle ? static_cast<Stream *>(handle) : &defaultStream; }
 static Stream *streamOf(cu::Stream handle) { return streamOf(reinterpret_cast<void *>(handle)); }
 
-/// Puts an operation behind what its stream has, and behind what the default stream is ordered with.
+/// Puts an operation behind its stream's work, and behind the work that the default stream orders it with.
 static void put(Stream &stream, Operation operation) {
   for (Stream *other : streams) {
     if (other == &stream || !stream.isBlocking || !other->isBlocking ||
@@ -409,7 +409,7 @@ EXPORT cu::Result cuMemAlloc_v2(cu::Pointer *memory, size_t bytes) {
   } else {
     if (posix_memalign(&host, 256, bytes))
       return cu::OutOfMemory;
-    memset(host, 0xa5, bytes); // nobody may rely on what is in new memory
+    memset(host, 0xa5, bytes); // nobody may rely on the content of new memory
   }
   *memory = reinterpret_cast<uint64_t>(host) | deviceBit;
   allocations[*memory] = static_cast<int64_t>(bytes);
@@ -559,7 +559,7 @@ EXPORT cu::Result cuStreamDestroy_v2(cu::Stream handle) {
   delete stream;
   return cu::Success;
 }
-/// Executes what `stream` has up to `position`.
+/// Executes the operations of `stream` up to `position`.
 static cu::Result reach(const char *call, Stream *stream, size_t position, const Clock &clock) {
   if (forbidWhileCapturing(call))
     return captureUnsupported;
@@ -583,7 +583,7 @@ EXPORT cu::Result cuStreamSynchronize(cu::Stream handle) {
   ++counts.synchronizations;
   return reachEnd("cuStreamSynchronize", handle);
 }
-/// Whether nobody knows yet: what other processes have a part in goes on by itself.
+/// Whether nobody knows yet: work in which other processes have a part goes on by itself.
 static bool isUnknown(std::unique_lock<std::recursive_mutex> &lock) { return !lock.owns_lock() || collectives; }
 
 EXPORT cu::Result cuStreamQuery(cu::Stream handle) {
@@ -626,7 +626,7 @@ EXPORT cu::Result cuEventRecord(cu::Event handle, cu::Stream stream) {
   }
   if (forbidWhileCapturing("cuEventRecord"))
     return captureUnsupported;
-  put(*on, {}); // an event of the default stream waits for what others have
+  put(*on, {}); // an event of the default stream waits for the others' work
   event->stream = on;
   event->position = event->stream->end();
   event->clock = on->clock;

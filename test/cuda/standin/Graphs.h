@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that streams of the stand-in record.
+// Graphs that streams of the fake driver record.
 #ifndef MPT_TEST_CUDA_GRAPHS_H
 #define MPT_TEST_CUDA_GRAPHS_H
 
@@ -12,11 +12,11 @@
 namespace standin {
 
 namespace cu = mpt::rt::cu;
-// What the driver says of recordings and of addresses.
+// The driver's errors of recordings and of addresses.
 inline constexpr cu::Result captureUnsupported = 900, captureInvalidated = 901, captureUnjoined = 904,
                             captureIsolation = 905, illegalAddress = 700, invalidHandle = 400;
 
-/// What a stream recorded: the first lane is that of the stream that began, others were forked from it.
+/// A recorded operation: the first lane belongs to the stream that began, others were forked from it.
 struct Node {
   std::function<void()> work;
   size_t lane = 0, position = 0; // without work: a lane to wait for, up to here

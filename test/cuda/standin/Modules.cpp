@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's driver: modules, kernels and their launches.
+// The fake driver: modules, kernels and their launches.
 #include "Code.h"
 #include "Graphs.h"
 #include "State.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in's NCCL: processes of one machine exchange values over local sockets when their streams come to it.
-// What differs between ranks, where the real one hangs or mixes up memory, is noted.
+// The fake NCCL: processes of one machine exchange values over local sockets when their streams come to it.
+// Differences between ranks, where the real one hangs or mixes up memory, are noted.
 #include "StandIn.h"
 
 #include "cuda/Nccl.h"
@@ -65,7 +65,7 @@ struct Header {
   int32_t type, part;
 };
 
-std::mutex mutex; // of what follows; taken for moments alone
+std::mutex mutex; // of the variables below; taken for moments alone
 std::set<ncclComm *> live;
 thread_local int depth = 0;
 thread_local std::vector<Call> calls;
@@ -126,7 +126,7 @@ bool transferAll(ncclComm &comm, int socket, void *data, size_t bytes, bool send
   return true;
 }
 
-/// Connects to the ranks below, and waits for those above.
+/// Connects to the ranks below, and waits for the ranks above.
 void open(ncclComm &comm) {
   struct Greeting {
     int32_t rank, ranks;
@@ -312,7 +312,7 @@ void executeGroup(ncclComm &comm, const std::vector<Call> &group) {
   comm.executes = false;
 }
 
-/// What a group may not hold.
+/// Notes calls that a group may not hold.
 void checkGroup(const ncclComm &comm, const std::vector<Call> &group) {
   struct Range {
     uint64_t begin, end;

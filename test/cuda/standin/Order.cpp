@@ -17,11 +17,11 @@ struct Access {
   uint64_t number; // of the stream's work
   bool writes;
 };
-std::vector<Access> known; // guarded by the driver's mutex
+std::vector<Access> known; // under the driver's mutex
 const void *stream = nullptr;
 const Clock *clock = nullptr;
 
-constexpr size_t most = 4096; // the oldest are forgotten: what is that far back is over
+constexpr size_t most = 4096; // the oldest are forgotten: work that far back is over
 
 } // namespace
 
@@ -55,7 +55,7 @@ void standin::accesses(uint64_t address, int64_t bytes, bool writes, const char 
                 ", and nothing orders them");
       break;
     }
-  // What lies in the new one, of the same stream or written over in order, says nothing more.
+  // Accesses inside the new one, of the same stream or written over in order, say nothing more.
   known.erase(std::remove_if(known.begin(), known.end(),
                              [&](const Access &was) {
                                return was.begin >= now.begin && was.end <= now.end &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector clocks of streams: what of other streams' work is over before a piece of work begins, by the events and waits
-// that were asked for. The stand-in executes in one order; these say what a device might have done.
+// Vector clocks of streams: the work of other streams that is over before a piece of work begins, by the events and
+// waits that were asked for. The fake driver executes in one order; these tell the orders a device might have taken.
 #ifndef MPT_TEST_CUDA_ORDER_H
 #define MPT_TEST_CUDA_ORDER_H
 
@@ -21,7 +21,7 @@ private:
   std::map<const void *, uint64_t> known;
 };
 
-/// A piece of work while it is executed: its accesses are held against those of others.
+/// A piece of work while it is executed: its accesses are held against others' accesses.
 class Working {
 public:
   Working(const void *stream, const Clock &clock);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stand-in for the CUDA driver, cuBLASLt, cuDNN and NCCL that needs no GPU: it executes in host memory, as late as
+// A fake CUDA driver, cuBLASLt, cuDNN and NCCL that needs no GPU: it executes in host memory, as late as
 // the order of streams and events allows, and notes every use that the real ones would forbid or that races.
 #ifndef MPT_TEST_CUDA_STANDIN_H
 #define MPT_TEST_CUDA_STANDIN_H
@@ -9,7 +9,7 @@
 #include <string>
 
 extern "C" {
-/// What happened since the last reset. Counters of work count its execution, in graphs or not.
+/// Counts of events since the last reset. Counters of work count its execution, in graphs or not.
 struct StandInCounts {
   int64_t synchronizations, allocations, frees, liveBytes, peakBytes;
   int64_t launches, gemms, convolutions, copiesToDevice, copiesToHost, copiesOnDevice, fills;
@@ -33,7 +33,7 @@ int64_t standin_allocation(uint64_t address, uint64_t *start);
 /// Notes a violation, as an executor finds it.
 void standin_note_violation(const char *text);
 /// Makes the n-th kernel launch from now fail with an illegal address when it is executed; 0: none. As with the real
-/// driver, what waits for it reports that, and every later call does.
+/// driver, a call that waits for it reports that, and every later call does.
 void standin_fail_launch(int n);
 /// Makes the n-th allocation of device memory from now fail; 0: none.
 void standin_fail_allocation(int n);
@@ -74,7 +74,7 @@ void releaseStream(void *stream);
 /// is addresses alone, and code for a real architecture ($MPT_STANDIN_ARCH) is searched for its kernels.
 bool dry();
 
-/// Whether $MPT_STANDIN_WRONG names this error, which a library then makes: what has to notice is tried out.
+/// Whether $MPT_STANDIN_WRONG names this error, which a library then makes, to test that a check notices it.
 bool isWrong(const char *error);
 
 /// Appends a line to the file that $MPT_STANDIN_LOG names.

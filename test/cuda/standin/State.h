@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the stand-in's driver share.
+// Common state of the parts of the fake driver.
 #ifndef MPT_TEST_CUDA_STATE_H
 #define MPT_TEST_CUDA_STATE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of the types that the libraries' stand-ins compute on.
+// Elements of the types that the fake libraries compute on.
 #ifndef MPT_TEST_CUDA_STANDIN_VALUES_H
 #define MPT_TEST_CUDA_STANDIN_VALUES_H
 

@@ -70,7 +70,7 @@ def attempt(fails, case):
 
 
 def rebuilt(case, nodes, inputs, feeds):
-    """The case of these nodes, less what nothing reads."""
+    """The case of these nodes, less the ones that nothing reads."""
     needed, kept = {"y"}, []
     for node in reversed(nodes):
         if needed & set(node.output):

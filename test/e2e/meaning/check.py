@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds a case under a policy, compiled and rewritten, against float64, within what rounding the values that may be rounded explains."""
+"""Holds a case under a policy, compiled and rewritten, against float64, within the error that the policy's roundings explain."""
 import collections
 import ctypes
 import os
@@ -21,7 +21,7 @@ OVERFLOW = re.compile(r"warning: at node .*(finite|range|overflow|65504|beyond)"
 TYPES = {"f32": (2.0**-24, 0.0), "f16": (2.0**-11, 2.0**-25), "bf16": (2.0**-8, 0.0), "f8E4M3FN": (2.0**-4, 2.0**-10), "f8E5M2": (2.0**-3, 2.0**-17)}
 FLOORS = {"f8E4M3FN": 2.0**-17, "f8E5M2": 2.0**-31}  # of types whose tensors have scales: of the largest value
 
-# storage, operand, gradient  units of what may be stored, of what products read, of gradients; the others: absolute errors
+# storage, operand, gradient  units of stored values, of operands of products, of gradients; the others: absolute errors
 Rounding = collections.namedtuple("Rounding", "storage operand gradient smallest operand_floor gradient_smallest")
 Result = collections.namedtuple("Result", "form policy status what error allowed text")
 
@@ -35,7 +35,7 @@ def policy_text(policy):
 
 
 def rounding_of(policy, form="compiled", loss_scale=1.0):
-    """What the policy's file says that may be rounded, and how far; a rewritten file has no 8-bit types and no gradients."""
+    """The roundings that the policy's file allows, and how far; a rewritten file has no 8-bit types and no gradients."""
     text = policy_text(policy)
     types = dict(re.findall(r"(storage|compute|gradients|parameter_gradients|master|saved) = (\w+)", text))
     storage, compute, gradients = (types[key] for key in ("storage", "compute", "gradients"))
@@ -139,7 +139,7 @@ class Judge:
                 return self.stalled(policy, str(problem), text)
             if step is None:
                 return Result("compiled", policy, "skips", "", float("inf"), 0, text)
-            for _ in range(2 if "tensor_scaling" in policy_text(policy) else 0):  # whose scales follow what earlier steps saw
+            for _ in range(2 if "tensor_scaling" in policy_text(policy) else 0):  # whose scales follow earlier steps' values
                 trainer.step(feed, learning_rate=0.0)
             loss, gradients = trainer.gradients(feed)
             for _ in range(SETTLE):  # gradients are drawn anew: where they round to infinity, the next step that does so lowers the scale
@@ -155,7 +155,7 @@ class Judge:
         return result
 
     def worst(self, policy, rounding, draws, loss, gradients, text):
-        """The result of the loss or the weight that is off by most of what it may be."""
+        """The result of the loss or the weight whose error is the largest part of its limit."""
         apart, values, wanted = self.moved(rounding, True, draws)
         results = [self.judged("compiled", policy, "loss", abs(loss - float(values["loss"])), apart["loss"], values["loss"], text)]
         missing = [name for name in self.case.weights if name not in gradients]

@@ -13,13 +13,13 @@ TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProt
          np.dtype(np.bool_): TensorProto.BOOL}
 
 # exact   values that count, point, turn or lie beyond the narrow range: no policy may round them
-# feeds   inputs by name; tables: initializers that are no weights; weights: those that train
-# scale   what the loss is of: ranges of results where a policy's type must not overflow are the generator's care
+# feeds   inputs by name; tables: initializers that are no weights; weights: initializers that train
+# target  the loss's target less the result, over the result's mean size; ranges where a policy's type must not overflow are the generator's care
 Case = collections.namedtuple("Case", "model exact feeds weights tables target kind")
 
 
 class Draft:
-    """Grows a graph. Values are names; what a node makes may be rounded unless it is emitted with exact=True."""
+    """Grows a graph. Values are names; a node's results may be rounded unless it is emitted with exact=True."""
 
     def __init__(self, seed, opset, style):
         self.rng, self.opset, self.style = np.random.default_rng(seed), opset, style

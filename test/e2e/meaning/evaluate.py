@@ -253,7 +253,7 @@ class Graph:
         return values
 
     def run(self, feeds, exact=frozenset(), rounding=None, seed=0, gradients=(), target=None, kinks=False, cotangents=None):
-        """(values, {name: gradient of the mean of squares}); `rounding` (a check.Rounding) moves what may be rounded, `cotangents`
+        """(values, {name: gradient of the mean of squares}); `rounding` (a check.Rounding) moves the values that may be rounded, `cotangents`
         takes the largest gradient of each value that may be."""
         generator = torch.Generator().manual_seed(seed)
         values = self.leaves(feeds)
@@ -302,7 +302,7 @@ class Graph:
         return Moved.apply(value, (unit, rounding.smallest + floor), (rounding.gradient, rounding.gradient_smallest), generator)
 
     def wide(self, value, generator):
-        """FP32's own rounding, of what FP32 does not hold exactly."""
+        """FP32's own rounding, of values that FP32 does not hold exactly."""
         held = value.detach().float().double() == value.detach()
         if held.all():
             return value

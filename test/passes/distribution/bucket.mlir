@@ -4,7 +4,7 @@
 
 shard.grid @replicas(shape = 4)
 
-// Two sums make the first bucket; the largest stays single; the last bucket holds what is left. What is narrow travels so. What reads a
+// Two sums make the first bucket; the largest stays single; the last bucket holds the rest. Narrow values travel so. A reader of a
 // member moves behind its bucket.
 // CHECK-LABEL: func.func @step
 // CHECK-DAG: %[[A:.*]] = mpt.reshape %arg0 : (tensor<2x3xf32>) -> tensor<6xf32>
@@ -34,7 +34,7 @@ func.func @alone(%a: tensor<4xf32>) -> tensor<4xf32> {
   return %a : tensor<4xf32>
 }
 
-// Sums that are scattered, and shards that are gathered, lie side by side. What is gathered waits for what was scattered,
+// Sums that are scattered, and shards that are gathered, lie side by side. Gathered values wait for scattered ones,
 // and types differ: these are no family.
 // SHARDS-LABEL: func.func @shards
 // SHARDS: %[[ROWS:.*]] = mpt.concat %{{.*}}, %{{.*}} {axis = 1 : i64} : (tensor<4x16xf32>, tensor<4x32xf32>) -> tensor<4x48xf32>
@@ -54,7 +54,7 @@ func.func @shards(%a: tensor<4x16xf32> {dist.split}, %b: tensor<4x32xf32> {dist.
   return %4, %5, %6 : tensor<4x16xf16>, tensor<4x32xf16>, tensor<4x16xf32>
 }
 
-// What other collectives wait for does not travel with what none waits for.
+// A sum that other collectives wait for does not travel with one that none waits for.
 // CHECK-LABEL: func.func @awaited
 // CHECK: %[[FIRST:.*]] = shard.all_reduce %{{.*}} on @replicas grid_axes = [0] : tensor<4xf32> -> tensor<4xf32>
 // CHECK: shard.all_reduce %{{.*}} : tensor<6xf32> -> tensor<6xf32>
@@ -68,7 +68,7 @@ func.func @awaited(%a: tensor<4xf32> {dist.split}, %b: tensor<6xf32> {dist.split
   return %3, %1 : tensor<4xf32>, tensor<6xf32>
 }
 
-// A sum that the update's shards wait for, as those of clipping do, does not travel with one that the backward pass waits for: that one
+// A sum that the update's shards wait for, as sums for clipping do, does not travel with one that the backward pass waits for: that one
 // still has the loss scale.
 // CHECK-LABEL: func.func @shards_wait
 // CHECK: shard.all_reduce %{{.*}} : tensor<4xf32> -> tensor<4xf32>

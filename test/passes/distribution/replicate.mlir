@@ -13,7 +13,7 @@
 // RUN: not mpt-opt %t/wide.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=WIDE
 // RUN: not mpt-opt %t/nothing.mlir --distribution-replicate=replicas=2 2>&1 | FileCheck %s --check-prefix=NOTHING
 
-// Labels may be flat: [batch * length]. What is not a row a sample has to be named.
+// Labels may be flat: [batch * length]. An input without one row a sample has to be named.
 // INPUTS: @step(%{{.*}}: tensor<2x3xf32> {dist.split, mpt.name = "x"}, %{{.*}}: tensor<6xi64> {dist.split, mpt.name = "labels"}, %{{.*}}: tensor<4x4xf32> {dist.split, mpt.name = "mask"}, %{{.*}}: tensor<3xf32> {mpt.name = "odd"}, %{{.*}}: tensor<f32> {mpt.name = "rate"})
 // WHOLE: @step(%{{.*}}: tensor<2x3xf32> {dist.split, mpt.name = "x"}, %{{.*}}: tensor<6xi64> {dist.split, mpt.name = "labels"}, %{{.*}}: tensor<4x4xf32> {mpt.name = "mask"}
 // REGEX: expected a regular expression for shared inputs, got '('
@@ -34,7 +34,7 @@
 // NOTHING: expected gradients of parameters in the step, found none
 
 //--- step.mlir
-// Rows are split, other inputs shared. What draws on the way to the gradient draws by the number of the replica; a weight
+// Rows are split, other inputs shared. Random ops on the way to the gradient draw by the number of the replica; a weight
 // that is rounded by chance does not. The generator itself moves on as before.
 // CHECK: shard.grid @replicas(shape = 4)
 // CHECK: func.func @step(%[[X:.*]]: tensor<8x4xf32> {dist.split, mpt.name = "x"}, %[[M:.*]]: tensor<4xf32> {mpt.name = "mask"}, %[[N:.*]]: tensor<i64> {mpt.name = "replica.number", train.role = #train<role replica_number>})
@@ -60,7 +60,7 @@
 // CHECK: train.gradient @w, %[[MEAN]]
 // CHECK: %[[LARGEST:.*]] = shard.all_reduce %{{.*}} on @replicas grid_axes = [0] reduction = max : tensor<1xf32>
 // CHECK: train.roll %{{.*}}, %[[LARGEST]]
-// A check of what each replica has of its own holds where it holds for all; the gradient is the same anyway.
+// A check of a replica's own values holds where it holds for all; the gradient is the same anyway.
 // CHECK: %[[OWN:.*]] = train.all_finite %[[D]] : (tensor<8x4xf32>)
 // CHECK: %[[BAD:.*]] = mpt.select %[[OWN]]
 // CHECK: %[[WORST:.*]] = shard.all_reduce %[[BAD]] on @replicas grid_axes = [0] reduction = max : tensor<f32>

@@ -12,7 +12,7 @@
 // SOFTMAX: expected what is computed from a divided gradient element by element, got mpt.softmax
 
 //--- step.mlir
-// 70 elements and 2 replicas: shards of 48. The check of gradients and their norm become those of all shards.
+// 70 elements and 2 replicas: shards of 48. The check of gradients and their norm become reductions over all shards.
 // CHECK: train.state master @w.master : tensor<7x10xf32> of "w"
 // CHECK-SAME: dist.shard = 48 : i64
 // CHECK: train.state parameter @w : tensor<7x10xf16>
@@ -92,7 +92,7 @@ module {
 }
 
 //--- elsewhere.mlir
-// A slot that another function reads stays whole: its update takes a slice and is gathered. So does a parameter.
+// Optimizer state that another function reads stays whole: its update takes a slice and is gathered. So does a parameter.
 // ELSEWHERE-NOT: dist.shard
 // ELSEWHERE-LABEL: func.func @step
 // ELSEWHERE: shard.reduce_scatter

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --distribution-sync-batch-norm=replicas=2 | FileCheck %s
-// The example of docs/generated/passes.md: means and variances of two replicas' rows, and what follows for all of them.
+// The example of docs/generated/passes.md: means and variances of two replicas' rows, and the mean and variance of all of them.
 // CHECK: %[[ROWS:.*]] = shard.all_gather %{{.*}} on @replicas grid_axes = [0] gather_axis = 0 : tensor<1x6xf32> -> tensor<2x6xf32>
 // CHECK: %[[MEANS:.*]] = mpt.slice %[[ROWS]] {sizes = array<i64: 2, 3>, starts = array<i64: 0, 0>
 // CHECK: mpt.reduce mean %[[MEANS]]

@@ -66,7 +66,7 @@ module {
 }
 
 //--- weights.mlir
-// What is computed from parameters alone is the same on all replicas.
+// A value computed from parameters alone is the same on all replicas.
 // WEIGHTS: mpt.batch_norm %{{.*}} : (tensor<3x5x1xf32>
 // WEIGHTS: shard.all_gather
 // WEIGHTS-NOT: shard.all_gather

@@ -10,7 +10,7 @@
 // RUN: not mpt-opt %t/other.mlir --distribution-verify-replicas 2>&1 | FileCheck %s --check-prefix=OTHER
 // RUN: not mpt-opt %t/grid.mlir --distribution-verify-replicas 2>&1 | FileCheck %s --check-prefix=GRID
 
-// What follows from a collective, from shared inputs and from states is the same everywhere.
+// Values from a collective, from shared inputs and from states are the same everywhere.
 // CHECK: train.write @w
 // VALUE: expected a value that is the same on every replica for state 'w', got one that depends on 'x' without a collective
 // CONDITION: expected a condition that is the same on every replica for state 'w', got one that depends on 'x' without a collective
@@ -18,7 +18,7 @@
 // RESULT: expected results that are the same on every replica, got 'sum', which depends on 'x'
 // AXES: expected a collective over axis 0 of @replicas, got @other
 // NARROW: expected replicas to reduce in f32, got
-// What a replica adds may depend on what all have added: each comes to both sums, in this order.
+// A replica's term may depend on an earlier sum of all: each comes to both sums, in this order.
 // TWICE-COUNT-2: shard.all_reduce
 // OTHER: expected shard.all_reduce, reduce_scatter, all_gather or all_slice in a step, got shard.broadcast
 // GRID: expected a grid @replicas of one axis

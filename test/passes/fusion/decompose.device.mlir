@@ -27,8 +27,8 @@ func.func @moments(%x: tensor<4096x8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   return %m, %v : tensor<8xf32>, tensor<8xf32>
 }
 
-// The largest element of what a kernel makes is found along its rows first, and before a reshape that would end the kernel;
-// what is quantized is reshaped afterwards.
+// The largest element of a kernel's result is found along its rows first, and before a reshape that would end the kernel;
+// the quantized tensor is reshaped afterwards.
 // CHECK-LABEL: func.func @quantized
 // CHECK: %[[Y:.*]] = mpt.exp
 // CHECK-DAG: %[[A:.*]] = mpt.abs %[[Y]] : tensor<16x64x256xf32>
@@ -78,7 +78,7 @@ func.func @bias_gradient(%g: tensor<16x64x256xf32>) -> (tensor<256xf32>, tensor<
   return %s, %m : tensor<256xf32>, tensor<f32>
 }
 
-// The scale of a batch norm is multiplied with the sums: those for its input are those for scale and shift.
+// The scale of a batch norm is multiplied with the sums: the sums for its input equal the sums for scale and shift.
 // CHECK-LABEL: func.func @factors
 // CHECK-SAME: %[[DY:.*]]: tensor<8x16x9x9xf32>, %[[N:.*]]: tensor<8x16x9x9xf32>, %[[SCALE:.*]]: tensor<16xf32>
 // CHECK: %[[P:.*]] = mpt.mul %[[DY]], %[[N]]

@@ -70,7 +70,7 @@ func.func @arithmetic(%g: tensor<65536x8xf16>, %r: tensor<65536xf32>) -> tensor<
 
 // -----
 
-// What is in memory anyway, for a GEMM, is read there.
+// A value that is in memory anyway, for a GEMM, is read there.
 // CHECK-LABEL: func.func @kept
 // CHECK: %[[U:.*]] = mpt.mul
 // CHECK: mpt.reshape %[[U]] : (tensor<65536x8xf32>) -> tensor<64x1024x8xf32>

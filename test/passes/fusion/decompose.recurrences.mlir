@@ -36,7 +36,7 @@ func.func @alignments(%e: tensor<2x3x5xf64>, %s: tensor<3x5xf64>, %o: tensor<2x3
   return %d : tensor<2x3x5xf64>
 }
 
-// Without a bias the reset gate comes first: its GEMM waits for that of the gates.
+// Without a bias the reset gate comes first: its GEMM waits for the GEMM of the gates.
 // CHECK-LABEL: func.func @reset_first
 // CHECK-NEXT: mpt.recurrence gru
 // STEPS-LABEL: func.func @reset_first

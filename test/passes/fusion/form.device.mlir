@@ -1,6 +1,6 @@
 // RUN: mpt-opt %s "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" --split-input-file | FileCheck %s
 
-// Parameters of all shapes that are updated alike are one kernel, apart from what makes their gradients.
+// Parameters of all shapes that are updated alike are one kernel, apart from the kernels of their gradients.
 // CHECK-LABEL: func.func @updates
 // CHECK: mpt.fusion{{.*}} -> tensor<768xf32> {
 // CHECK: mpt.reduce
@@ -100,8 +100,8 @@ func.func @numbers(%x: tensor<512x256xf32>, %y: tensor<512x256xf32>) -> (tensor<
   return %p, %q, %most : tensor<512x256xf16>, tensor<512x256xf16>, tensor<f32>
 }
 
-// What rows and columns both add up is made with the sums of the rows; the columns' sums share the pass that what
-// follows from the rows' sums needs anyway.
+// Terms that rows and columns both add up are made with the sums of the rows; the columns' sums share the pass that the
+// readers of the rows' sums need anyway.
 // CHECK-LABEL: func.func @rows_and_columns
 // CHECK: %[[S:.*]]:2 = mpt.fusion(%arg0, %arg1, %arg2) : (tensor<1024x256xbf16>, tensor<1024x256xbf16>, tensor<1024x256xbf16>) -> (tensor<1024x256xbf16>, tensor<1024xf32>)
 // CHECK: mpt.reduce sum %{{.*}} {axes = array<i64: 1>}
@@ -124,7 +124,7 @@ func.func @rows_and_columns(%a: tensor<1024x256xbf16>, %b: tensor<1024x256xbf16>
   return %gain, %dx, %bias : tensor<256xf32>, tensor<1024x256xbf16>, tensor<256xf32>
 }
 
-// What columns alone add up is written beside their sums.
+// Terms that columns alone add up are written beside their sums.
 // CHECK-LABEL: func.func @masked
 // CHECK: mpt.fusion(%arg0, %arg1) : (tensor<1024x256xbf16>, tensor<1024x256xbf16>) -> (tensor<1024x256xbf16>, tensor<256xf32>)
 func.func @masked(%g: tensor<1024x256xbf16>, %y: tensor<1024x256xbf16>) -> (tensor<1024x256xbf16>, tensor<256xf32>) {

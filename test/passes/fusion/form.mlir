@@ -18,7 +18,7 @@ func.func @chain(%x: tensor<64x32xf32>, %r: tensor<64x32xf32>) -> (tensor<64x32x
 
 // -----
 
-// Row statistics and what uses them are one kernel.
+// Row statistics and their users are one kernel.
 // CHECK-LABEL: func.func @rows
 // CHECK-COUNT-1: mpt.fusion
 // CHECK-NOT: mpt.fusion

@@ -1,8 +1,8 @@
 // RUN: mpt-opt %s "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" --split-input-file | FileCheck %s
 // RUN: mpt-opt %s --fusion-form --split-input-file | FileCheck %s --check-prefix=CPU
 
-// A loss by rows and its gradient: what the backward pass makes of the elements is made with the rows' sums, on a device, and
-// what adds up the loss comes behind. The gradient waits for a number that does not wait for the rows.
+// A loss by rows and its gradient: the gradients of the elements are made with the rows' sums, on a device, and
+// the sum of the loss comes behind. The gradient waits for a number that does not wait for the rows.
 // CHECK-LABEL: func.func @loss
 // CHECK: %[[COUNT:.*]] = mpt.fusion(%arg1)
 // CHECK: %[[BOTH:.*]]:2 = mpt.fusion(%arg0, %[[COUNT]])

@@ -20,7 +20,7 @@ module {
 
 // -----
 
-// The narrow copy of what a master keeps is made from that: its old value is not read.
+// The narrow copy is made from the value that its master keeps: the copy's old value is not read.
 // CHECK-LABEL: func.func @step
 // CHECK: %[[OLD:.*]] = train.read @w.master
 // CHECK: %[[KEPT:.*]] = mpt.select %{{.*}}, %{{.*}}, %[[OLD]]
@@ -80,7 +80,7 @@ module {
 
 // -----
 
-// What is made as a scale is marked; what else a decomposition makes is not.
+// A scale that a decomposition makes is marked; its other values are not.
 // CHECK-LABEL: func.func @scales
 // CHECK-COUNT-1: train.scale
 // CHECK-NOT: train.scale
@@ -102,7 +102,7 @@ func.func @update(%scale: tensor<f32>, %good: tensor<i32>, %left: tensor<i32>, %
 
 // -----
 
-// Contractions state the part of the step that training ops told: behind the scaled loss, and behind a gradient. What only the
+// Contractions state the part of the step that training ops told: behind the scaled loss, and behind a gradient. Work that only the
 // backward pass reads is part of it.
 // CHECK-LABEL: func.func @parts
 // CHECK: mpt.matmul %arg0, %{{.*}} : (tensor<8x8xf32>

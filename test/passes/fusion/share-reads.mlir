@@ -40,7 +40,7 @@ func.func @norm(%x: tensor<8192x256xf16>, %mean: tensor<256xf32>, %w: tensor<256
   return %y, %dx, %s, %t : tensor<8192x256xf16>, tensor<8192x256xf16>, tensor<256xf32>, tensor<256xf32>
 }
 
-// What is wanted elsewhere later is written in any case, and read: making it again would read three values more.
+// A value that is wanted elsewhere later is written in any case, and read: making it again would read three values more.
 // CHECK-LABEL: func.func @residual
 // CHECK-COUNT-1: mpt.relu_backward
 // CHECK-NOT: mpt.relu_backward

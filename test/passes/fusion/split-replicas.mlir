@@ -38,8 +38,8 @@ func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 //--- shards.mlir
-// Three functions before the last: gradients; what shards add to a condition; the update of shards, which alone writes the
-// divided state. A replica takes its part of a parameter by its number. The last function writes what was gathered.
+// Three functions before the last: gradients; the shards' parts of a condition; the update of shards, which alone writes the
+// divided state. A replica takes its part of a parameter by its number. The last function writes the gathered parameter.
 // SHARDS-LABEL: func.func @combine(
 // SHARDS-SAME: mpt.name = "replica.gather.2", train.role = #train<role gather>
 // SHARDS-NOT: train.write @m
@@ -86,9 +86,9 @@ module {
 }
 
 //--- kept.mlir
-// A sum that is waited for: what the first function computes of the replica's rows and the second one needs is kept. The
+// A sum that is waited for: values of the replica's rows that the first function computes and the second one needs are kept. The
 // GEMM's result in FP16 is, and not the values in FP32 that are a cast away from it; rows that the caller has are read again;
-// what is the same on all replicas is computed again.
+// values that are the same on all replicas are computed again.
 // KEPT-LABEL: func.func @combine(
 // KEPT-SAME: mpt.name = "replica.sum.1", train.role = #train<role sum>
 // KEPT-NOT: replica.kept

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --fusion-verify-scales --split-input-file --verify-diagnostics
-// What is committed and returned of scaled gradients, through fusions and library calls.
+// Commits and results of scaled gradients, through fusions and library calls.
 
 // Scaled, contracted, unscaled, checked and committed: nothing is wrong.
 module {
@@ -85,7 +85,7 @@ module {
 
 // -----
 
-// Unscaled twice, by a call's scale and once more; the call's other results carry what they are made of.
+// Unscaled twice, by a call's scale and once more; the call's other results carry the scale of their operands.
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   train.state accumulator @sum : tensor<16x4xf32> = dense<0.0> : tensor<16x4xf32>

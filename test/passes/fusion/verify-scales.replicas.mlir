@@ -51,7 +51,7 @@ module {
 
 // -----
 
-// A scale that a replica makes of its own values is not that of the others: they cannot add what carries it.
+// A scale that a replica makes of its own values is not the others' scale: replicas cannot add values that carry it.
 module {
   train.state scale @mpt.loss_scale : tensor<f32> = dense<1024.0> : tensor<f32>
   func.func @replica(%x: tensor<4xf32> {mpt.name = "x"}, %r: tensor<f32> {mpt.name = "r"}) -> (tensor<4xf32> {mpt.name = "replica.sum.0", train.role = #train<role sum>}) attributes {dist.phase = 1 : i64} {

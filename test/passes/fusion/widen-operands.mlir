@@ -3,8 +3,8 @@
 // RUN: mpt-opt %s --fusion-widen-operands=native-float8 --debug-only=fusion-widen-operands 2>&1 >/dev/null | FileCheck %s --check-prefix=NATIVE
 // NATIVE: fusion-widen-operands: {{.*}}: not widened: expected operands that no library call takes, got 8-bit ones of a GEMM
 
-// One kernel quantizes and widens; nothing else reads the 8-bit gradient, which is not written. What the forward pass
-// made is kept in 8 bits, and widened again when the backward pass wants it.
+// One kernel quantizes and widens; nothing else reads the 8-bit gradient, which is not written. The forward pass's
+// operand is kept in 8 bits, and widened again when the backward pass wants it.
 // CHECK-LABEL: func.func @step
 // CHECK: %[[X:.*]]:2 = mpt.fusion(%arg0) : (tensor<8x16x9x9xf32>) -> (tensor<8x16x9x9xf8E4M3FN>, tensor<8x16x9x9xf16>)
 // CHECK: %[[Y:.*]] = mpt.conv %[[X]]#1, %arg1

@@ -22,7 +22,7 @@ module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}
   }
 }
 
-// What is negative is another function, and so is zero among the positive ones.
+// A test for negative values is another function, and so is one that counts zero as positive.
 // INVERSE-NOT: mpt.relu_backward
 //--- inverse.mlir
 module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}, loss = "y", next = {}}} {

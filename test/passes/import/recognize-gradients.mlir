@@ -45,7 +45,7 @@ module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}
   }
 }
 
-// What is not used is not looked at.
+// Unused gradients are not looked at.
 // OWN-NOT: mpt.softmax_backward
 //--- own.mlir
 module attributes {onnx.training = {backward = "own", gradients = {w_grad = @w}, loss = "y", next = {}}} {
@@ -119,7 +119,7 @@ module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}
   }
 }
 
-// Gradients of scale and bias are found with that of the operand, also where two norms share the latter.
+// Gradients of scale and bias are found with the operand's, also where two norms share the latter.
 // LAYER: %[[DX:.*]], %[[DS:.*]], %{{.*}} = mpt.layer_norm_backward %arg1, %arg2
 // LAYER: %[[DX2:.*]], %[[DS2:.*]], %[[DB:.*]] = mpt.layer_norm_backward %arg1, %arg0
 // LAYER: return %{{.*}}, %[[DS]], %[[DS2]], %[[DB]], %[[DX]], %[[DX2]]

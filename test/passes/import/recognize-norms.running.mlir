@@ -1,6 +1,6 @@
 // RUN: mpt-opt %s --import-recognize-norms | FileCheck %s
 
-// States whose new value is made of a statistic are what evaluation normalizes with. [N, C] gets a spatial extent.
+// Evaluation normalizes with the states whose new value is made of a statistic. [N, C] gets a spatial extent.
 // CHECK: %[[X:.*]] = mpt.reshape %arg0 : (tensor<4x3xf32>) -> tensor<4x3x1xf32>
 // CHECK: mpt.batch_norm %[[X]], {{.*}}mpt.statistics = [@mean, @var]
 module attributes {onnx.training = {backward = "own", gradients = {w_grad = @w}, loss = "y", next = {m = @mean, v = @var, o = @other}}} {

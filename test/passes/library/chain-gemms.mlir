@@ -82,7 +82,7 @@ func.func @activations(%x: tensor<32x16xbf16>, %w: tensor<16x64xbf16>, %y: tenso
 // WHY: not a bias gradient: expected sums down the columns of a 16-bit matrix
 // WHY: result cannot have the type of the sums: expected conversions to 'f32' alone as readers, of a result small beside the matrix
 // WHY: result cannot have the type of the sums
-// Not taken: sums of what a kernel makes, or reads as well; of FP32; beside a GEMM whose result is wanted in 16 bits, or that
+// Not taken: sums of a matrix that a kernel makes, or reads as well; of FP32; beside a GEMM whose result is wanted in 16 bits, or that
 // is as large as the matrix.
 // CHECK-LABEL: func.func @sums
 // CHECK-NOT: library.gemm

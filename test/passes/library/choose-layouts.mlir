@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --library-choose-layouts | FileCheck %s
 // RUN: mpt-opt %s --library-choose-layouts --debug-only=library-choose-layouts 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
-// A kernel before a convolution writes what the convolution reads.
+// A kernel before a convolution writes the layout that the convolution reads.
 // CHECK-LABEL: func.func @wanted
 // CHECK: mpt.fusion{{.*}}library.layouts = [#library.layout<[0, 2, 3, 1]>]
 // CHECK: mpt.conv {{.*}}library.layouts = [#library.layout<[0, 2, 3, 1]>]

@@ -16,7 +16,7 @@ func.func @chain(%a: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
   return %x, %y : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// A sum over more than a multiprocessor holds ends a kernel: what it depends on is read again.
+// A sum over more than a multiprocessor holds ends a kernel: its operands are read again.
 // CHECK: func.func @grid({{.*}}mpt.traffic = array<i64: 1048580, 1048588>
 func.func @grid(%a: tensor<262144xf32>) -> tensor<f32> {
   %s = mpt.fusion(%a) : (tensor<262144xf32>) -> tensor<f32> {

@@ -4,7 +4,7 @@
 
 train.state parameter @b : tensor<8xbf16>
 
-// 16-bit types are rounded between the steps, as the ops round. What is left of the fusion stays; the read of a
+// 16-bit types are rounded between the steps, as the ops round. The rest of the fusion stays; the read of a
 // parameter moves before the GEMM.
 // CHECK-LABEL: func.func @narrow
 // CHECK: %[[B:.*]] = train.read @b

@@ -32,7 +32,7 @@ func.func @alpha(%a: tensor<32x48xf16>, %b: tensor<64x48xf16>) -> tensor<32x64xf
 // WHY: GEMM sums a matrix too: expected one without sums
 // WHY: no GEMM beside it
 // WHY: not a scale: expected a multiplication by a constant alone
-// Not alpha, in this order: a factor of what is no GEMM's operand; of a sum's matrix; of an activation; no constant.
+// Not alpha, in this order: a factor of a tensor that is no GEMM's operand; of a sum's matrix; of an activation; no constant.
 // CHECK-LABEL: func.func @no_alpha
 // CHECK-NOT: alpha
 // CHECK: return

@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --library-form-attention | FileCheck %s
 // RUN: mpt-opt %s --library-form-attention --debug-only=library-form-attention 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
-// Rows without keys as torch.export writes them: not any score is other than -infinity. Their gradient is of the guarded probabilities.
+// Rows without keys as torch.export writes them: not any score is other than -infinity. Their gradient is of the probabilities with these rows zero.
 // CHECK-LABEL: func.func @not_any
 // CHECK-NOT: mpt.softmax
 // CHECK: library.attention %arg0, %arg1, %arg2 bias

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --library-schedule-updates | FileCheck %s
-// The update of @w moves before what does not touch @w.
+// The update of @w moves before ops that do not touch @w.
 // CHECK: %[[G:.*]] = mpt.matmul %arg0, %arg1 {transpose_a = true}
 // CHECK-NEXT: mpt.fusion(%{{.*}}, %[[G]])
 // CHECK: mpt.matmul %arg1, %arg2

@@ -46,7 +46,7 @@ func.func @late_reader_of_repeated(%x: tensor<2x2x3xf32>) -> tensor<2x2x4xf32> {
   return %y : tensor<2x2x4xf32>
 }
 
-// A library call may not write over what it reads; a kernel may, if bufferization finds that it does so index by index.
+// A library call may not write over its operands; a kernel may, if bufferization finds that it does so index by index.
 // CHECK-LABEL: func.func @call
 // CHECK: train.write @w, %{{[0-9a-z]+}} : tensor
 // WHY: memory-assign-destinations: {{.*}}: not written in place for train.write: expected a kernel where the op itself reads the old value, got a library call

@@ -65,7 +65,7 @@ func.func @arithmetic(%u: memref<64xf16>, %y: memref<64xf16>, %begin: index, %en
 
 // -----
 
-// Maxima move values; sums in FP32 are rounded once; what is read from other memory is no running value.
+// Maxima move values; sums in FP32 are rounded once; a value read from other memory is no running value.
 func.func @fine(%u: memref<64xbf16>, %y: memref<4xbf16>, %z: memref<64xbf16>, %wide: memref<4xf32>, %begin: index, %end: index) attributes {mpt.kernel} {
   %one = arith.constant 1 : index
   %zero = arith.constant 0.0 : f32

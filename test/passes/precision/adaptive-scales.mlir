@@ -4,7 +4,7 @@
 
 // NONE-NOT: train.rescale
 
-// Scale 1 at the seed, one at the rounding to f16, one a GEMM, bounded by what was gained since the rounding; each
+// Scale 1 at the seed, one at the rounding to f16, one a GEMM, bounded by the scale gained since the rounding; each
 // parameter's gradient loses the scale that it carries.
 // CHAIN-LABEL: func.func @step
 // CHAIN: %[[SEED:.*]] = train.scale_loss %{{.*}}, %[[ONE:[^ ]+]]

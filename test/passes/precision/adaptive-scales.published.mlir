@@ -1,7 +1,7 @@
 // RUN: mpt-opt %S/Inputs/three.mlir --precision-assign=policy=als-f16-2019-09 --precision-insert-casts --precision-master-weights --precision-adaptive-scales --precision-loss-scaling --precision-widen-reductions --precision-fold-casts --precision-verify | FileCheck %s --check-prefix=SEPTEMBER
 // RUN: mpt-opt %S/Inputs/three.mlir --precision-assign=policy=als-f16-2020-01 --precision-insert-casts --precision-master-weights --precision-adaptive-scales --precision-loss-scaling --precision-widen-reductions --precision-fold-casts --precision-verify | FileCheck %s --check-prefix=JANUARY
 
-// September 2019: no scale at the first rounding; one a GEMM, of one term, bounded by 16 and by what is left of 1024 from
+// September 2019: no scale at the first rounding; one a GEMM, of one term, bounded by 16 and by the rest of 1024 from
 // the loss on; nothing is kept from step to step.
 // SEPTEMBER-NOT: train.state scale
 // SEPTEMBER-LABEL: func.func @step
@@ -12,7 +12,7 @@
 // SEPTEMBER: train.layer_scale {{.*}}, %[[S1]] {
 // SEPTEMBER-NOT: train.write @mpt.
 
-// January 2020: one at the first rounding too, which counts; factors are kept for 1,000 steps, and what bounds them holds in
+// January 2020: one at the first rounding too, which counts; factors are kept for 1,000 steps, and their bounds hold in
 // each. A step that is not finite has them chosen anew.
 // JANUARY: train.state scale @mpt.scale_steps : tensor<i32> = dense<0>
 // JANUARY: train.state scale @mpt.layer_scales : tensor<3xf32> = dense<1.0

@@ -3,7 +3,7 @@
 // RUN: not mpt-opt %s --precision-assign-nodes="policy=amp-bf16 keep-f32=produkt check-rules" -split-input-file 2>&1 | FileCheck %s --check-prefix=NOTHING
 // NOTHING: expected a rule about nodes of the model, got 'keep-f32 "produkt" -> wide', which matches none; near it: 'product'
 
-// A GEMM is narrow, softmax wide, and what lies between two GEMMs without range goes narrow with them.
+// A GEMM is narrow, softmax wide, and ops between two GEMMs without range go narrow with them.
 // CHECK-LABEL: func.func @main
 // KEEP-LABEL: func.func @main
 // KEEP: op_type = "MatMul"{{.*}}operands = [f32, f32]{{.*}}rule = "keep-f32 \22product\22 -> wide"

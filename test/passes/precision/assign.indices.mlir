@@ -6,7 +6,7 @@
 // CORE: mpt.matmul {{.*}}results = [f32], rule = "an index is made of it"
 // CORE: mpt.mul {{.*}}operands = [f32, f32], results = [f32], rule = "an index is made of it"
 // CORE: mpt.floor {{.*}}results = [f32], rule = "an index is made of it"
-// What is left of the coordinate is a weight like any other.
+// The fraction of the coordinate is a weight like any other.
 // CORE: mpt.sub {{.*}}rule = "what flows in may leave the narrow type's range"
 // CORE: mpt.matmul {{.*}}operands = [f16, f16]
 // NAMED: mpt.mul {{.*}}operands = [f16, f16], results = [f16], rule = "keep-narrow \22scaled\22 -> narrow"
@@ -24,7 +24,7 @@ func.func @forward(%x: tensor<4x8xf32> {mpt.name = "x"}, %w: tensor<8x8xf32> {mp
   return %6, %5 : tensor<4x8x2xf32>, tensor<4x8xf32>
 }
 
-// Scores that choose rows of a table are as exact as indices; those that choose a class for the caller are not.
+// Scores that choose rows of a table are as exact as indices; scores that choose a class for the caller are not.
 // CORE-LABEL: func.func @nearest
 // CORE: mpt.matmul {{.*}}results = [f32], rule = "what is looked up is chosen by it"
 // CORE: mpt.matmul {{.*}}operands = [f16, f16]

@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --precision-assign=policy=fp8-current | FileCheck %s
 
 // Backward passes of files have locations of their own. Their GEMMs belong to the layer whose weight they read, or make
-// the gradient of; those of attention to what reads the same values.
+// the gradient of; GEMMs of attention to the op that reads the same values.
 // CHECK: mpt.matmul {{.*}}rule = "policy.where first -> storage
 // CHECK: mpt.matmul {{.*}}rule = "class contraction -> narrow
 // CHECK: mpt.matmul {{.*}}rule = "policy.where unweighted -> storage

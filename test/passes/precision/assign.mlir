@@ -14,7 +14,7 @@
 // RUN: not mpt-opt %s --precision-assign=policy=%S/Inputs/misspelt.mlir 2>&1 | FileCheck %s --check-prefix=MISSPELT
 // RUN: not mpt-opt %s --precision-assign=policy=auto 2>&1 | FileCheck %s --check-prefix=AUTO
 
-// A rule on one operand decides for those that share its type; a rule on a node beats one on its op.
+// A rule on one operand decides for all operands that share its type; a rule on a node beats one on its op.
 // OPERAND: mpt.matmul {{.*}}operands = [f16, f16]{{.*}}rule = "policy.node \22fc1\22 operand 0 -> narrow"
 // OPERAND: mpt.matmul {{.*}}operands = [f32, f32]{{.*}}rule = "policy.node \22fc2\22 operand 1 -> wide"
 // MISSPELT: misspelt.mlir:3:3: error: expected the name of a core op (mpt.tanh) or of an ONNX operator with a schema (onnx.Tanh), got "mpt.mat_mul": did you mean "mpt.matmul"?
@@ -48,7 +48,7 @@
 // MISSING: cannot find policy file {{.*}}none.mlir
 // REGEX: expected a regular expression, got "a("
 
-// exp is wide in f16 and bf16, and so is in f16 what its range flows into, contractions too: nothing bounds the input.
+// exp is wide in f16 and bf16, and so are in f16 the ops that its range flows into, contractions too: nothing bounds the input.
 // RULES-LABEL: func.func @ranges
 // RULES: mpt.matmul {{.*}}results = [f32]
 // RULES: mpt.exp {{.*}}operands = [f32], results = [f32], rule = "class range-expanding -> wide"
@@ -82,7 +82,7 @@ func.func @cheaper_side(%a: tensor<64xf32>, %b: tensor<4096x64xf32>) -> tensor<6
   return %2 : tensor<64x64xf32>
 }
 
-// Statistics are wide slots; elementwise work on raw inputs, before anything narrow, stays wide; f64 is never touched.
+// Statistics are wide operands and results; elementwise work on raw inputs, before anything narrow, stays wide; f64 is never touched.
 // RULES-LABEL: func.func @pins
 // RULES: mpt.sub {{.*}}operands = [f32, f32], results = [f32], rule = "arithmetic on raw inputs"
 // RULES: mpt.conv {{.*}}operands = [f16, f16], results = [f16]

@@ -1,6 +1,6 @@
 // RUN: mpt-opt %s --precision-assign=policy=amp-f16 | FileCheck %s
 
-// The square of something of an input's magnitude, as in a power spectrum, is wide itself, not only what reads it.
+// The square of something of an input's magnitude, as in a power spectrum, is wide itself, not only its readers.
 // CHECK-LABEL: func.func @spectrum
 // CHECK: mpt.mul {{.*}}operands = [f32, f32], results = [f32], rule = "its powers may leave the narrow type's range"
 func.func @spectrum(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {

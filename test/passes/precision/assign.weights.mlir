@@ -1,4 +1,4 @@
-// Weights far larger than those of any initialization take GEMM results out of f16's range: the GEMM that reaches the end of the range stays
+// Weights far larger than any initialization's take GEMM results out of f16's range: the GEMM that reaches the end of the range stays
 // wide, and so do its readers up to a norm. The factors of several layers multiply.
 // RUN: mpt-opt %s --precision-assign=policy=amp-f16 | FileCheck %s
 // RUN: mpt-opt %s --precision-assign=policy=amp-bf16 | FileCheck %s --check-prefix=BF16

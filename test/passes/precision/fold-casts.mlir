@@ -32,7 +32,7 @@ func.func @lossy_chain(%x: tensor<4xf32>) -> tensor<4xbf16> {
   return %1 : tensor<4xbf16>
 }
 
-// An exact widening before a cast with its own rounding and overflow: one cast, with those.
+// An exact widening before a cast with its own rounding and overflow: one cast, with both.
 // CHECK-LABEL: func.func @joined
 // CHECK-SAME: mpt.lossy_casts = 1
 // CHECK-NEXT: mpt.cast %arg0 {overflow = #mpt<overflow saturate>} : tensor<4xbf16> to tensor<4xf16>
@@ -43,7 +43,7 @@ func.func @joined(%x: tensor<4xbf16>) -> tensor<4xf16> attributes {mpt.lossy_cas
   return %1 : tensor<4xf16>
 }
 
-// What was decided of a cast of the file's holds for what it reads now.
+// A decision about a cast of the file holds for its new operand.
 // CHECK-LABEL: func.func @decided
 // CHECK-NEXT: mpt.cast %arg0 {mpt.precision = #mpt.precision<operands = [bf16], results = [f16], rule = "r">} : tensor<4xbf16> to tensor<4xf16>
 func.func @decided(%x: tensor<4xbf16>) -> tensor<4xf16> {

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --precision-assign=policy=amp-f16 --precision-insert-casts | FileCheck %s
-// One cast of x serves both GEMMs; what leaves the last GEMM is wide, so nothing is cast there.
+// One cast of x serves both GEMMs; the last GEMM's result is wide, so nothing is cast there.
 // CHECK-LABEL: func.func @evaluate
 // CHECK-SAME: mpt.lossy_casts = 2 : i64
 // CHECK: %[[X:.*]] = mpt.cast %arg0 : tensor<8x4xf32> to tensor<8x4xf16>

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --precision-loss-scaling --precision-verify | FileCheck %s
-// Two losses, a scale each. What only one of them makes loses that one's scale and tells about it; where their gradients meet
+// Two losses, a scale each. A gradient of one of them alone loses that one's scale and tells about it; where their gradients meet
 // they go on with the smaller scale. A step is skipped as a whole.
 // CHECK-DAG: scale @mpt.loss_scale.image : tensor<f32> = dense<1.024000e+03>
 // CHECK-DAG: scale @mpt.loss_scale.label : tensor<f32> = dense<1.024000e+03>

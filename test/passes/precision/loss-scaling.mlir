@@ -84,7 +84,7 @@ module {
 // The seed as differentiation leaves it, a scale of 1, takes the loss scale; without one it is the constant again.
 // MARKED: %[[S:.*]] = train.read @mpt.loss_scale
 // MARKED: train.scale_loss %{{.*}}, %[[S]]
-// The sum over the micro-steps is checked, since it carries what was not finite in any; it is emptied after a skipped step too.
+// The sum over the micro-steps is checked, since it carries a value that was not finite in any; it is emptied after a skipped step too.
 // MARKED: %[[OLD:.*]] = train.read @w.accumulator
 // MARKED: %[[SUM:.*]] = mpt.add %[[OLD]]
 // MARKED: train.all_finite %[[SUM]]

@@ -42,7 +42,7 @@
 // FP32: parameter @fc1.weight : tensor<5x4xf32>
 // FP32: slot @fc1.weight.momentum : tensor<5x4xbf16>
 
-// The optimizer of this file does not say that its slot may be f16.
+// The optimizer of this file does not say that its state may be f16.
 // NONE: expected optimizer slots that may be f16 for --slots=f16, got none: choose an optimizer with such slots, or leave the flag out
 // TYPE: expected f32, f16 or bf16 for the type of slots, got f8
 

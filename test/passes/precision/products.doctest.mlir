@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --precision-assign='policy=fp8-hybrid rules="where first -> narrow"' --precision-products | FileCheck %s
-// The product in BF16; in 8 bits, with what its operands' scales follow; and each operand's conversion alone.
+// The product in BF16; in 8 bits, with the maxima that its operands' scales follow; and each operand's conversion alone.
 // CHECK: measures = {conversions = [{conversion = "8x4xbf16 -> f8E4M3FN", function = "conversion_0"}, {{.*}}product = "mpt.matmul (8x4xf8E4M3FN, 4x2xf8E4M3FN) {transpose_a = false, transpose_b = false} -> 8x2x{{b?}}f{{[0-9]+}}"
 // CHECK-LABEL: func.func @product_0_16
 // CHECK: mpt.matmul %{{.*}} : (tensor<8x4xbf16>, tensor<4x2xbf16>)

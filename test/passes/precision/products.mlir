@@ -8,7 +8,7 @@
 // SIXTEEN: expected a policy with 8-bit operands of GEMMs, whose products can be measured, got amp-f16
 // NONE: expected GEMMs with 8-bit operands, found none: policy fp8-hybrid keeps all of this model's in 'bf16'
 
-// The step's eight products; those of the evaluation are three of them, and a weight's gradient is no product of two weights. The
+// The step's eight products; the evaluation's are three of them, and a weight's gradient is no product of two weights. The
 // conversions of its nine tensors are seven distinct ones.
 // CHECK: function = "conversion_6"}]
 // CHECK-NOT: function = "conversion_7"

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --precision-assign=policy=fp8-e5m2-saved --precision-insert-casts --precision-quantize --precision-save-activations | FileCheck %s
-// What GELU's gradient reads waits in 8 bits; GELU itself reads 16.
+// The operand of GELU's gradient waits in 8 bits; GELU itself reads 16.
 // CHECK: %[[X:.*]] = mpt.matmul {{.*}} -> tensor<8x4xf16>
 // CHECK: %[[SAVED:.*]] = mpt.cast %[[X]] : tensor<8x4xf16> to tensor<8x4xf8E5M2>
 // CHECK: %[[READ:.*]] = mpt.cast %[[SAVED]] : tensor<8x4xf8E5M2> to tensor<8x4xf16>

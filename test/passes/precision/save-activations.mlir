@@ -7,7 +7,7 @@
 // TYPE: C5: expected 'f16' (the storage type), f8E4M3FN or f8E5M2 for saved, got 'bf16'
 // SCALES: C5: expected no tensor_scaling beside saved = 'f8E5M2', since saved activations have no scales
 
-// Without `saved` the gradient reads what the forward pass read.
+// Without `saved` the gradient reads the forward pass's operand.
 // NONE-LABEL: func.func @gradients
 // NONE: mpt.gelu %[[X:.*]] {
 // NONE: mpt.gelu_backward %{{.*}}, %[[X]]

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --split-input-file --precision-verify --verify-diagnostics
-// What a step may commit, and under which condition.
+// Values that a step may commit, and under which condition.
 
 // Right: every later case breaks one thing of it.
 module attributes {mpt.policy = {loss_scaling = {mode = "dynamic"}}} {

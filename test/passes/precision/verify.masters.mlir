@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --split-input-file --precision-verify --verify-diagnostics
-// What updates start from: masters, slots, sums over micro-steps; and roundings that are missing.
+// Values that updates start from: masters, optimizer state, sums over micro-steps; and roundings that are missing.
 
 module {
   train.state parameter @w : tensor<4xf16> {from = "w.master"}
@@ -138,7 +138,7 @@ module attributes {mpt.policy = {storage = f16}} {
 
 // -----
 
-// This micro-step's gradient is checked, those that the sum already has are not.
+// This micro-step's gradient is checked, the ones that the sum already has are not.
 module attributes {mpt.policy = {loss_scaling = {mode = "fixed", init = 1.0}}} {
   train.state parameter @w : tensor<4xf32>
   train.state accumulator @w.sum : tensor<4xf32> of "w"

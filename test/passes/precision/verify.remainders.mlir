@@ -90,7 +90,7 @@ module attributes {mpt.policy = #policy} {
 
 // -----
 
-// A narrow slot that is no remainder.
+// Narrow optimizer state that is no remainder.
 #policy = {name = "k", storage = bf16, compute = bf16, gradients = f32, accumulate = f32, master = bf16, masters_compensated}
 module attributes {mpt.policy = #policy} {
   // expected-error @below {{expected f32 for state of role slot, got 'bf16'}}

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --split-input-file --precision-verify --verify-diagnostics
-// Scale types: what carries which scale, and what may not meet.
+// Scale types: which values carry which scale, and which may not meet.
 
 func.func @product_of_two(%scale: tensor<f32>) -> tensor<4xf32> {
   %seed = mpt.constant dense<1.0> : tensor<4xf32> {mpt.seed}
@@ -108,7 +108,7 @@ func.func @linear_in_one(%x: tensor<4xf32>, %scale: tensor<f32>) -> tensor<4xf32
 
 // -----
 
-// What a scale's state holds is a scale wherever it is read, and nothing else is written there.
+// The value of a scale's state is a scale wherever it is read, and nothing else is written there.
 module {
   train.state scale @s : tensor<f32> = dense<2.0> : tensor<f32>
   train.state statistic @mean : tensor<f32> = dense<2.0> : tensor<f32>

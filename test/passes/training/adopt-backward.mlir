@@ -39,7 +39,7 @@ module attributes {onnx.training = {loss = "l", backward = "file", gradients = {
     return %r, %dw, %y : tensor<1xf32>, tensor<4xf32>, tensor<4xf32>
   }
 }
-// Only the loss and the statistics stay; what the gradients were made of is gone.
+// Only the loss and the statistics stay; the ops of the gradients are gone.
 // OWN: func.func @forward
 // OWN-NOT: func.func
 // OWN-COUNT-2: mpt.mul
@@ -62,7 +62,7 @@ module attributes {onnx.training = {loss = "loss", backward = "own", gradients =
     return %l, %dw, %y, %n : tensor<f32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
   }
 }
-// The file's update takes the marked gradient, and what it keeps beside parameters is a slot.
+// The file's update takes the marked gradient, and the states it keeps beside parameters are optimizer state.
 // UPDATE-DAG: train.state parameter @w
 // UPDATE-DAG: train.state slot @v
 // UPDATE: func.func @step

@@ -1,6 +1,6 @@
 // RUN: mpt-opt %s --training-adopt-backward --split-input-file 2>&1 | FileCheck %s
 
-// Of an update that the file writes out, the gradient is what all comes through that it knows of the batch: not the
+// Of an update that the file writes out, the gradient is the value through which all that it knows of the batch comes: not the
 // product with the rate, and not the clipped one.
 // CHECK-LABEL: func.func @step
 // CHECK: %[[SEED:.*]] = train.scale_loss

@@ -1,7 +1,7 @@
 // RUN: mpt-opt %s --split-input-file --training-algorithms=updates=false | FileCheck %s --check-prefix=OWN
 // RUN: mpt-opt %s --split-input-file --training-algorithms=clip-norm=2.0 | FileCheck %s --check-prefix=CLIP
 // RUN: not mpt-opt %S/evaluate.mlir --training-algorithms 2>&1 | FileCheck %s --check-prefix=NONE
-// Without the file's updates the gradients stay for another optimizer, and its slots are gone.
+// Without the file's updates the gradients stay for another optimizer, and its optimizer state is gone.
 // OWN-NOT: @w.v
 // OWN-NOT: @T
 // OWN: func.func @step(%{{[^,]*}}: tensor<4x3xf32> {mpt.name = "x"}) ->
@@ -44,7 +44,7 @@ func.func @algorithm.0(%x: tensor<4x3xf32> {mpt.name = "x"}) -> (tensor<1xf32> {
 }
 
 // -----
-// Frozen parameters stay, and what belongs to them too; a loss that the algorithm computes leaves a model that predicts.
+// Frozen parameters stay, and so does their state; a loss that the algorithm computes leaves a model that predicts.
 // OWN: func.func @predict
 // CLIP: func.func @predict(%{{.*}}) -> (tensor<3xf32> {mpt.name = "y"})
 // CLIP: func.func @step

@@ -70,7 +70,7 @@ func.func @arithmetic(%i: tensor<3x2xi64>, %j: tensor<3xi64>, %w: tensor<10x3xf3
 
 // -----
 
-// In range whatever the argument holds, computed from what is no argument, or computed in a way that is not followed.
+// In range whatever the argument holds, computed from values that are no arguments, or computed in a way that is not followed.
 // CHECK-LABEL: func.func @nothing(
 // CHECK-NOT: rt.indices
 func.func @nothing(%i: tensor<3xi64>, %m: tensor<3xi1>, %w: tensor<10x3xf32>) -> (tensor<3x3xf32>, tensor<3x3xf32>, tensor<3x3xf32>) {

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --training-derive --split-input-file --verify-diagnostics | FileCheck %s
-// What is held is a variable of its own: d = c * a is derived with c as it is.
+// A held value is a variable of its own: d = c * a is derived with c as it is.
 // CHECK-LABEL: func.func @held
 func.func @held(%a: tensor<3xf32>) -> tensor<3xf32> {
   // CHECK: %[[C:.*]] = mpt.neg

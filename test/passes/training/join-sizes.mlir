@@ -12,8 +12,8 @@ module @one {
 
 // -----
 
-// Attributes and entries of the manifest are the first size's. A constant that hangs on the size is one a size, and so is what
-// reads it; one that is the same is shared. Private functions are renamed with those that call them.
+// Attributes and entries of the manifest are the first size's. A constant that hangs on the size is one a size, and so is each op that
+// reads it; one that is the same is shared. Private functions are renamed with their callers.
 // CHECK: module attributes {mpt.manifest = {form = "T", sizes = ["N=2", "N=3"]}, mpt.name = "model"}
 // CHECK: train.state{{ +}}constant @rows : tensor<2xf32>
 // CHECK: train.state{{ +}}constant @table : tensor<4xf32>

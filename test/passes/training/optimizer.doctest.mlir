@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --training-optimizer=optimizer=sgd,lr=0.1,momentum=0.9 | FileCheck %s
-// The update stands right after the gradient; the momentum is a slot of the parameter.
+// The update stands right after the gradient; the momentum is optimizer state of the parameter.
 
 // CHECK: module attributes {mpt.optimizer = {kind = "sgd", learning_rate = 1.000000e-01 : f64, spec = "sgd,lr=0.1,momentum=0.9"}}
 // CHECK: train.state{{ +}}parameter @w

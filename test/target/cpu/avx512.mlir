@@ -1,5 +1,5 @@
 // Code for another processor than this one: 512-bit vectors, and BF16 rounded in integers, since the instructions for it
-// flush subnormal results. The library says what it needs.
+// flush subnormal results. The library names the features that it needs.
 // RUN: rm -rf %t && mpt-opt %s --from=fusion --emit=object --mcpu=znver5 --quiet --name=rounding -o %t
 // RUN: llvm-objdump-22 -d --no-show-raw-insn %t/rounding.o | FileCheck %s --implicit-check-not=vcvtneps2bf16 --implicit-check-not=vcvtne2ps2bf16 --implicit-check-not=vdpbf16ps
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t/rounding.json

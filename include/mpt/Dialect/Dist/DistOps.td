@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What MLIR's dialect `shard` has no words for: how the replicas of a training step take their inputs.
+// Attributes that MLIR's dialect `shard` does not have: how the replicas of a training step take their inputs.
 #ifndef MPT_DIALECT_DIST_DISTOPS_TD
 #define MPT_DIALECT_DIST_DISTOPS_TD
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM family: a matrix multiplication with what its library call does on the way.
+// GEMM family: a matrix multiplication with the epilogue of its library call.
 #ifndef MPT_DIALECT_LIBRARY_GEMMOPS_TD
 #define MPT_DIALECT_LIBRARY_GEMMOPS_TD
 
@@ -47,7 +47,7 @@ def Library_GemmOp : Library_Op<"gemm", "Contraction",
     (`kept` type($kept)^)? (`sums` type($sums)^)?
   }];
   let builders = [
-    // What `matmul` computes, as a library call: `form` decides which results there are beside `d`.
+    // The computation of `matmul` as a library call: `form` decides which results there are beside `d`.
     OpBuilder<(ins "::mpt::MatMulOp":$matmul, CArg<"::mlir::Type", "{}">:$d, CArg<"EpilogueAttr", "{}">:$form,
       CArg<"::mlir::Value", "{}">:$bias, CArg<"::mlir::Value", "{}">:$aux)>
   ];

@@ -57,7 +57,7 @@ public:
   mlir::Value broadcast(mlir::Value x, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims);
   /// NumPy rules: trailing dimensions line up.
   mlir::Value broadcastTo(mlir::Value x, llvm::ArrayRef<int64_t> shape);
-  /// Undoes a reduction: `x`, whose dimensions are those of `shape` but `axes`, repeated along `axes`.
+  /// Undoes a reduction: `x`, which has the dimensions of `shape` without `axes`, repeated along `axes`.
   mlir::Value broadcastAlong(mlir::Value x, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> axes);
   mlir::Value reduce(ReduceKind kind, mlir::Value x, llvm::ArrayRef<int64_t> axes);
   mlir::Value sum(mlir::Value x, llvm::ArrayRef<int64_t> axes) { return reduce(ReduceKind::sum, x, axes); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What indices and labels demand of the arguments of a function that they are taken from.
+// Demands of indices and labels on the arguments of a function that they are taken from.
 #ifndef MPT_DIALECT_MPT_INDICES_H
 #define MPT_DIALECT_MPT_INDICES_H
 
@@ -20,7 +20,7 @@ struct IndexDemand {
 
 /// The demands of every op with an operand of indices that follows from arguments through views, casts, arithmetic with
 /// constants, and selections by comparisons with constants. Indices that are computed otherwise demand nothing, nor do
-/// those that are in range whatever the argument holds.
+/// indices that are in range whatever the argument holds.
 std::vector<IndexDemand> indexDemandsOf(mlir::func::FuncOp function);
 
 /// Attaches IndexOperands.

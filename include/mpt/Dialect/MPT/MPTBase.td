@@ -149,7 +149,7 @@ def MPT_PrecisionAttr : MPT_Attr<"Precision", "precision"> {
 }
 
 // ---- op classes
-// `numericClass` is an enumerator of ::mpt::NumericClass; bit i of `wideOperands`/`wideResults` keeps slot i FP32 or wider.
+// `numericClass`: one of ::mpt::NumericClass; bit i of `wideOperands`/`wideResults` keeps value i FP32 or wider.
 class MPT_Op<string mnemonic, string numericClass, list<Trait> traits = [], string wideOperands = "0",
              string wideResults = "0", string uniform = "false">
     : Op<MPT_Dialect, mnemonic, [Pure, PrecisionSemantics] # traits> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random family: what draws from the counter-based generator.
+// Random family: the ops that draw from the counter-based generator.
 #ifndef MPT_DIALECT_MPT_RANDOMOPS_TD
 #define MPT_DIALECT_MPT_RANDOMOPS_TD
 

@@ -14,7 +14,7 @@ using CellValues = llvm::SmallVector<mlir::Value>;
 
 /// i, o, f, c behind their activations, the new cell state, the new state.
 CellValues lstmStep(GraphBuilder &b, mlir::ValueRange x, mlir::ValueRange s, mlir::Value c);
-/// z, r, h behind their activations, what r multiplies, the new state. `bias` is added to the last of `s`.
+/// z, r, h behind their activations, the operand that r multiplies, the new state. `bias` is added to the last of `s`.
 CellValues gruStep(GraphBuilder &b, mlir::ValueRange x, mlir::ValueRange s, mlir::Value bias, mlir::Value h);
 /// Reset first: z, r, and r * h for the GEMM of the last gate.
 CellValues gruGates(GraphBuilder &b, mlir::ValueRange x, mlir::ValueRange s, mlir::Value h);
@@ -26,14 +26,14 @@ mlir::Value plainStep(GraphBuilder &b, RecurrentCell cell, mlir::Value x, mlir::
 // ---- backward. `d`: the gradient of the step's state; `gates`: saved; `before`: the state before the step.
 
 /// Gradients of the four sums, and of the cell state before the step. `c`: the step's cell state, `dc`: its gradient
-/// from what comes later.
+/// from the later steps.
 CellValues lstmGradient(GraphBuilder &b, mlir::Value d, mlir::ValueRange gates, mlir::Value c, mlir::Value dc,
                         mlir::Value cellBefore);
-/// Gradients of the three sums of x, of what r multiplies, and what reaches the state before the step without the GEMM.
+/// Gradients of the three sums of x, of the operand of r, and of the state before the step without the GEMM's part.
 CellValues gruGradient(GraphBuilder &b, mlir::Value d, mlir::ValueRange gates, mlir::Value before);
 /// Reset first: the gradient of the last gate's sum.
 mlir::Value gruLastGradient(GraphBuilder &b, mlir::Value d, mlir::ValueRange gates);
-/// Reset first: gradients of the sums of z and r, and what reaches the state before the step without their GEMM.
+/// Reset first: gradients of the sums of z and r, and of the state before the step without their GEMM's part.
 /// `dKept`: the gradient of r * state.
 CellValues gruGatesGradient(GraphBuilder &b, mlir::Value d, mlir::ValueRange gates, mlir::Value before,
                             mlir::Value dKept);

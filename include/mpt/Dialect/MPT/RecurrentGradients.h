@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of a recurrence's weights, from what mpt.recurrence_backward gives.
+// Gradients of a recurrence's weights, from the results of mpt.recurrence_backward.
 #ifndef MPT_DIALECT_MPT_RECURRENTGRADIENTS_H
 #define MPT_DIALECT_MPT_RECURRENTGRADIENTS_H
 

@@ -5,7 +5,7 @@
 
 include "mpt/Dialect/MPT/MPTBase.td"
 
-// `wideOperands` and `wideResults` are conditions on `index`: which slots are wide depends on the cell.
+// `wideOperands` and `wideResults` are conditions on `index`: which operands and results are wide depends on the cell.
 class MPT_RecurrentOp<string mnemonic, string wideOperands, string wideResults>
     : Op<MPT_Dialect, mnemonic, [Pure, PrecisionSemantics, InferTypeOpAdaptorWithIsCompatible, Decomposable]> {
   let extraClassDeclaration = "::mpt::NumericClass getNumericClass() { return ::mpt::NumericClass::Contraction; }\n"

@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-/// Notes that the functions of `module` are there in sizes of these names, those of the first under their own names.
+/// Notes that the functions of `module` are there in sizes of these names, in the first size under their own names.
 void setSizes(mlir::ModuleOp module, llvm::ArrayRef<llvm::StringRef> sizes);
 
 /// The name of a symbol of another size than the first.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the type of a core value says, in short forms. Shapes are static.
+// The shape and element type of a core value, in short forms. Shapes are static.
 #ifndef MPT_DIALECT_MPT_TENSORTYPES_H
 #define MPT_DIALECT_MPT_TENSORTYPES_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What says where a window lies: shared by convolution and pooling.
+// Attributes for the place of a window: shared by convolution and pooling.
 #ifndef MPT_DIALECT_MPT_WINDOWATTRIBUTES_TD
 #define MPT_DIALECT_MPT_WINDOWATTRIBUTES_TD
 

@@ -13,7 +13,7 @@ namespace mpt::onnx {
 /// True for an initializer, and for a node that may be there in another type where its version has results of type
 /// `narrow` (isConstantNode).
 bool isConstant(mlir::Operation *op, mlir::Type narrow);
-/// What a constant holds: the elements of an initializer, or its text; of a node one element stands for all of them.
+/// The contents of a constant: an initializer's elements, or its text; of a node one element stands for all of them.
 mlir::Attribute contentsOf(mlir::Operation *constant);
 /// The contents of an initializer that no caller overrides, or of a Constant node of any type; null for other ops.
 mlir::Attribute fixedContentsOf(mlir::Operation *op);
@@ -22,7 +22,7 @@ bool isConvertedWhenWritten(mlir::Operation *constant);
 /// An initializer that a caller may override: it has the type of the graph's interface.
 bool isOverridable(mlir::Operation *constant);
 
-/// The name of a result in the file; that of its op where it has none of its own.
+/// The name of a result in the file; its op's name where it has none of its own.
 mlir::StringAttr resultName(mlir::OpResult result);
 /// A copy of `constant` behind it, called `name`, of elements of `type`; it keeps its contents where `contents` is
 /// null.

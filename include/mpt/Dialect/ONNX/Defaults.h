@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the standard says an attribute is where a node does not give it.
+// Defaults of the standard for attributes that a node does not give.
 #ifndef MPT_DIALECT_ONNX_DEFAULTS_H
 #define MPT_DIALECT_ONNX_DEFAULTS_H
 

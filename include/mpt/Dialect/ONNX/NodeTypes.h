@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ONNX schemas say about the float types of a node's operands and results.
+// The float types that the ONNX schemas allow for a node's operands and results.
 #ifndef MPT_DIALECT_ONNX_NODETYPES_H
 #define MPT_DIALECT_ONNX_NODETYPES_H
 
@@ -7,18 +7,18 @@
 
 namespace mpt::onnx {
 
-/// Slots by their type variable in the schema of the node's version. Slots of one group have one element type.
+/// Operands and results by their type variable in the schema of the node's version. A group has one element type.
 struct NodeTypes {
   static constexpr int kFixed = -1; ///< keeps the type it has in the file
   static constexpr int kAny = -2;   ///< takes whatever type arrives
 
   llvm::SmallVector<int, 4> operands, results; ///< group, kFixed or kAny
   int groups = 0;
-  int main = kFixed; ///< the group of the node's data: that of its first grouped slot
+  int main = kFixed; ///< the group of the node's data, which has its first grouped operand or result
 };
 
-/// Groups of `node` whose members may have element type `narrow` as well as FP32. A group holds only slots that are
-/// FP32 tensors now; one with a slot of an unknown type, a sequence or an optional is fixed as a whole, and so is
+/// Groups of `node` whose members may have element type `narrow` as well as FP32. A group holds only values that are
+/// FP32 tensors now; one with a value of an unknown type, a sequence or an optional is fixed as a whole, and so is
 /// everything of a node without a schema or with subgraphs.
 NodeTypes nodeTypes(NodeOp node, mlir::Type narrow);
 

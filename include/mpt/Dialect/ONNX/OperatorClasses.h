@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ONNX dialect gets numeric classes and kinds of arithmetic from: the layer that knows what each operator
-// means registers them.
+// Where the ONNX dialect gets numeric classes and kinds of arithmetic from: the layer that knows the meaning of each
+// operator registers them.
 #ifndef MPT_DIALECT_ONNX_OPERATORCLASSES_H
 #define MPT_DIALECT_ONNX_OPERATORCLASSES_H
 
@@ -12,16 +12,16 @@
 
 namespace mpt::onnx {
 
-/// What an operand is to training.
+/// The role of an operand in training.
 enum class OperandUse {
-  Data,   ///< what flows through the network, or says how
-  Weight, ///< what training changes: weights, with the biases and scales beside them
+  Data,   ///< values that flow through the network, or say how
+  Weight, ///< trained: weights, with the biases and scales beside them
   Either  ///< of arithmetic on two values: a bias, a scale, or a constant
 };
 
 /// An interface of the dialect, which lib/Import implements by the entries of its rules (registerOperatorClasses).
-/// Nodes of operators without an entry, and all nodes where nobody registers any, are pinned: what an operator computes
-/// must be known before it may be narrow.
+/// Nodes of operators without an entry, and all nodes where nobody registers any, are pinned: the function of an
+/// operator must be known before it may be narrow.
 class OperatorClasses : public mlir::DialectInterface::Base<OperatorClasses> {
 public:
   explicit OperatorClasses(mlir::Dialect *dialect) : Base(dialect) {}

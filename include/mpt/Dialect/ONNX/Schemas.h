@@ -14,11 +14,11 @@ class ISchemaRegistry;
 
 namespace mpt::onnx {
 
-/// What onnx::OpSchemaRegistry finds, for ai.onnx and ai.onnx.ml without making the other thousand schemas first, which
-/// takes longer than rewriting a model of a hundred nodes. Schemas live as long as the process; any thread may ask.
+/// The schemas of onnx::OpSchemaRegistry, for ai.onnx and ai.onnx.ml without making the other thousand schemas first,
+/// which takes longer than to rewrite a model of 100 nodes. Schemas live as long as the process; any thread may ask.
 const ::onnx::ISchemaRegistry &schemas();
 
-/// Domain of nodes of ai.onnx that mean what operator set `version` says, whichever the model imports: those of
+/// Domain of nodes of ai.onnx that have the meaning of operator set `version`, whichever the model imports: nodes of
 /// functions with an older set, and operators that no set has. No file sees it.
 std::string domainOfVersion(int64_t version);
 /// The version that such a domain names; nothing for others.

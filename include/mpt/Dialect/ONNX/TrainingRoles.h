@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the results of a joint graph are for, from import to phase training.
+// The roles of the results of a joint graph, from import to phase training.
 #ifndef MPT_DIALECT_ONNX_TRAININGROLES_H
 #define MPT_DIALECT_ONNX_TRAININGROLES_H
 

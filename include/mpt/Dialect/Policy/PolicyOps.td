@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precision policies as text: what is stored, computed and accumulated in which type, and the rules that decide it.
+// Precision policies as text: the types of storage, arithmetic and accumulation, and the rules that decide them.
 #ifndef MPT_DIALECT_POLICY_POLICYOPS_TD
 #define MPT_DIALECT_POLICY_POLICYOPS_TD
 

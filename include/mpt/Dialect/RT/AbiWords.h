@@ -14,9 +14,9 @@ int64_t runtimeType(mlir::Type element);
 /// MPT_CONV_FORWARD, MPT_CONV_BACKWARD_DATA or MPT_CONV_BACKWARD_WEIGHTS.
 int64_t runtimeKind(ConvKind kind);
 
-/// What `gemm` does, with the MPT_GEMM_* flags of its epilogue and operands.
+/// The multiplication of `gemm`, with the MPT_GEMM_* flags of its epilogue and operands.
 mpt_gemm_desc describe(GemmOp gemm);
-/// What `conv` does. `native`: see mpt_conv_workspace; counts only where all three tensors are BF16.
+/// The convolution of `conv`. `native`: see mpt_conv_workspace; counts only where all three tensors are BF16.
 mpt_conv_desc describe(ConvOp conv, bool native);
 mpt_attention_desc describe(AttentionOp attention);
 mpt_attention_desc describe(AttentionGradientOp attention);

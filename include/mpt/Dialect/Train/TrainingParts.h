@@ -21,8 +21,8 @@ public:
 
   TrainingPart of(mlir::Operation *op) const { return parts.lookup_or(op, TrainingPart::forward); }
   bool isForward(mlir::Operation *op) const { return of(op) == TrainingPart::forward; }
-  /// Whether `value` is computed from the gradient of a loss; false for what the backward pass makes of values of the
-  /// forward pass alone.
+  /// Whether `value` is computed from the gradient of a loss; false for values that the backward pass computes
+  /// from the forward pass alone.
   bool isGradient(mlir::Value value) const { return reached.contains(value); }
 
 private:
@@ -38,9 +38,9 @@ void statePart(mlir::Operation *op, TrainingPart part);
 void stateParts(mlir::func::FuncOp function);
 bool isContraction(mlir::Operation *op);
 
-/// `to` states what `from` states.
+/// `to` states the part that `from` states.
 void carryPart(mlir::Operation *from, mlir::Operation *to);
-/// Contractions that a builder makes in place of `from` state what it states.
+/// Contractions that a builder makes in place of `from` state its part.
 struct PartCarrier : mlir::OpBuilder::Listener {
   explicit PartCarrier(mlir::Operation *from) : from(from) {}
   void notifyOperationInserted(mlir::Operation *op, mlir::OpBuilder::InsertPoint) override {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device for tests: fusions and kernels are a GPU's, whose blocks and threads this processor runs in loops; memory,
-// library calls and libraries are those of target cpu.
+// library calls and libraries are target cpu's.
 #include "mpt/Lowering/Emulation/Emulation.h"
 #include "mpt/Target/Kernels.h"
 #include "mpt/Target/Target.h"

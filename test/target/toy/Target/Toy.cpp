@@ -11,7 +11,7 @@ using namespace mpt::target;
 
 namespace {
 
-/// Refuses what the target has no arithmetic for, at the node.
+/// Refuses types that the target has no arithmetic for, at the node.
 struct CheckTypes : PassWrapper<CheckTypes, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CheckTypes)
   StringRef getArgument() const override { return "toy-check-types"; }
