@@ -4,7 +4,7 @@
   batch_invariance.py [--policies fp32,amp-f16,amp-bf16] [--batches 1,2,3,8,32] [--threads 1,2,4] [--processes 1,2,4]
                       [--flags batch-invariant] [--no-interpreter] [--markdown FILE] MODEL.onnx:BATCH.npz ...
 
-Rows are drawn after the batch file. Those of the largest batch on one thread are the reference; every other way computes the
+Rows are drawn after the batch file. Results of the largest batch on one thread are the reference; every other way computes the
 same rows in another order. A cell counts the values that differ. Models whose batch is fixed are run with it alone.
 """
 from __future__ import annotations
@@ -120,7 +120,7 @@ def in_processes(library: str, model: Model, count: int, folder: str) -> list:
 
 
 def interpreted(model: Model, trainer, options: list, folder: str, batch: int, rows: dict) -> list:
-    """What mpt-run makes of the trained file."""
+    """The results of mpt-run for the trained file."""
     trainer.save_onnx(f"{folder}/trained.onnx")
     bind = {**model.bind, **({model.symbol: batch} if model.symbol else {})}
     _safetensors.write(f"{folder}/in.safetensors", {name: (str(a.dtype), a.shape) for name, a in rows.items()},
@@ -137,7 +137,7 @@ def as_array(kind: str, shape: tuple, data) -> np.ndarray:
 
 
 def evaluated(trainer, rows: dict) -> list:
-    """What `evaluate`, which has the loss too, says of the model's results."""
+    """The model's results by `evaluate`, which has the loss too."""
     targets = {name: np.zeros(shape, numpy_type(kind)) for name, (kind, shape) in trainer.inputs("evaluate").items() if name not in rows}
     found = trainer.run("evaluate", {**rows, **targets})
     return [found[name] for name in trainer.outputs("predict")]
@@ -172,7 +172,7 @@ def measure(model: Model, policy: str, args) -> dict:
 
 
 def ratio(model: Model, policy: str, args) -> float:
-    """Time of the step with --flags over that without: lower quintiles of short turns, which are those without other work's traces; CPU time of
+    """Time of the step with --flags over that without: lower quintiles of short turns, which bear no traces of other work; CPU time of
     one thread."""
     with tempfile.TemporaryDirectory() as folder:
         bind = {**model.bind, **({model.symbol: args.time} if model.symbol else {})}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What two builds of mpt-opt decide of the same files: compare_decisions.py OLD_OPT NEW_OPT FILE.onnx... prints a line for each file,
-policy and form (rewritten node by node, or compiled to a step) with the number of narrow values, and below it what differs and why."""
+"""Decisions of two builds of mpt-opt for the same files: compare_decisions.py OLD_OPT NEW_OPT FILE.onnx... prints a line for each file,
+policy and form (rewritten node by node, or compiled to a step) with the number of narrow values, and below it the differences and why."""
 from __future__ import annotations
 
 import argparse
@@ -24,7 +24,7 @@ def decide(opt: str, path: pathlib.Path, policy: str, form: str, folder: pathlib
         return (done.stderr.strip().splitlines() or ["no words"])[0]
     found, seen = {}, collections.Counter()
     for value in json.loads(report.read_text())["values"]:
-        if value.get("function", "step") not in ("gradients", "evaluate", "predict"):  # their ops are those of the step
+        if value.get("function", "step") not in ("gradients", "evaluate", "predict"):  # their ops are the step's
             key = value["node"], value["op"]
             seen[key] += 1
             kind = value["type"].replace("<", "x").split(",")[0].rstrip(">").rsplit("x", 1)[-1]

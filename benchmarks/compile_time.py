@@ -4,7 +4,7 @@
 
     compile_time.py [--compiler build/release/bin/mpt-opt] [--nodes 62500 250000 1000000] [--gigabytes 3] [--library MODEL ...]
 
-chain: MatMul, Relu, Add, Mul, Softmax in a row.  wide: Adam in standard operators, 12 nodes a tensor.  The exponent is that of
+chain: MatMul, Relu, Add, Mul, Softmax in a row.  wide: Adam in standard operators, 12 nodes a tensor.  The exponent is by
 CPU time against the previous size less the start-up of an empty run: 1 is linear.  external: products with external data.
 --library: models, their loss in the graph, that become libraries for training with SGD and momentum, in FP32 and under --policy.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark models' training steps in JAX on the CPU, one jitted function with donated state, FP32.
 
-The arithmetic, parameters and batches are those of models.py's torch modules, whose parameters' names are used here.
+The arithmetic, parameters and batches are as in models.py's torch modules, whose parameters' names are used here.
 """
 from __future__ import annotations
 

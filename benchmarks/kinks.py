@@ -27,7 +27,7 @@ COMPARISONS = {"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"}
 
 
 def choices_of(model) -> dict[str, int]:
-    """The values that say what was chosen, with their element types."""
+    """The values that state choices, with their element types."""
     found = {}
     for node in model.graph.node:
         if node.op_type in COMPARISONS and not node.domain:
@@ -38,7 +38,7 @@ def choices_of(model) -> dict[str, int]:
 
 
 def evaluate(model, feeds: dict, wanted=(), given=None) -> dict:
-    """Outputs and `wanted` values by name; values `given` take the place of those that the graph computes."""
+    """Outputs and `wanted` values by name; values `given` take the place of the ones that the graph computes."""
     model = rewriters.without_dropout(onnx.ModelProto.FromString(model.SerializeToString()))
     for node in model.graph.node:
         for i, name in enumerate(node.output):

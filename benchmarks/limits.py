@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine could do: GEMMs and memory traffic, measured; and what a model's step asks for.
+"""Limits of the machine: GEMMs and memory traffic, measured; and the work of a model's step.
 
   limits.py [--threads N]     prints GFLOP/s of FP32 and 16-bit GEMMs and GB/s
 
 The rate of GEMMs is the best of PyTorch's and the runtime's own on 1024 x 1024 x 1024, whose operands fit the caches. The
-bandwidth is that of an in-place vector sum over buffers far larger than the caches. Both are the best of several tries.
+bandwidth is measured by an in-place vector sum over buffers far larger than the caches. Both are the best of several tries.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Limits:
 @dataclass
 class Work:
     flops: float            # of GEMMs and convolutions, forward and backward
-    optimizer_bytes: float  # FP32 parameters, gradients and slots, read and written once
+    optimizer_bytes: float  # FP32 parameters, gradients and optimizer state, read and written once
 
 
 class GemmDesc(ctypes.Structure):
@@ -101,7 +101,7 @@ def work_of(name: str) -> Work:
     # The counter knows GEMMs, not attention nor the recurrent layers that oneDNN computes whole.
     with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False), counter:
         case.module.train()(*case.inputs.values()).backward()
-    # Parameter and slots read and written, gradient read.
+    # Parameter and optimizer state read and written, gradient read.
     return Work(float(counter.get_total_flops()), parameters * (28.0 if case.optimizer.startswith("adam") else 20.0))
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps that ONNX Runtime loops, ours beside those of onnxsim 0.8.1 (onnxsim.compile_training), on one thread.
+"""Training steps that ONNX Runtime loops, ours beside onnxsim 0.8.1's (onnxsim.compile_training), on one thread.
 
     looped_steps.py export FOLDER [MODEL ...]      with torch and mpt-opt on the PATH
     looped_steps.py run FOLDER [MODEL ...]         with onnxsim==0.8.1 and onnxruntime; prints a table
 
 Ten models with a squared error in operators that both take, in FP32 with Adam, exported in training form. Where the peer refuses that, its row
-says why, and its time is that of the norms in inference form. CPU time of a step, the median of interleaved ones; `memory` is what
-the process has grown by from the session's beginning to the last step (a process each); `losses` the largest relative difference of the first three.
+says why, and its time is with norms in inference form. CPU time of a step, the median of interleaved ones; `memory` is the
+growth of the process from the session's beginning to the last step (a process each); `losses` the largest relative difference of the first three.
 """
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def row(name: str, path: str) -> str:
     feeds = dict(np.load(path + ".npz"))
     try:
         steps = {kind: make(f"{path}.train", feeds) for kind, make in KINDS.items()}
-    except Exception as problem:  # what the peer refuses is a result of this table
+    except Exception as problem:  # a refusal of the peer is a result of this table
         said = f" (training form: {' '.join(str(problem).split())[:120]})"
         form = "eval"
         try:

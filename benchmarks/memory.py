@@ -3,7 +3,7 @@
 
   memory.py [--models a,b] [--policies fp32,amp-f16,amp-bf16] [--threads N] [--flags "--memory-budget=..."] [--no-eager]
 
-plan: state (weights, masters, slots) and arena of the step, as --report=memory counts them. growth: how far the peak of the
+plan: state (weights, masters, optimizer state) and arena of the step, as --report=memory counts them. growth: how far the peak of the
 resident set (VmHWM) of a fresh process rises from before the trainer is made to the end of the third step; the code of the
 runtime and the inputs are in memory before. eager: the same for PyTorch FP32, from before the module is built, gradients freed
 between steps (set_to_none). saved: bytes of activations alive where the backward pass begins. Each figure comes from a process

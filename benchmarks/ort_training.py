@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-OPSET = 16  # its gradient of LayerNormalization knows only what PyTorch exports before opset 17: single steps
+OPSET = 16  # its gradient of LayerNormalization knows only PyTorch's exports before opset 17: single steps
 
 
 def prepare(model: str, folder: str) -> None:

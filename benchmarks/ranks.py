@@ -3,7 +3,7 @@
 """Two processes of one thread beside one process of two: ranks.py LIBRARY INPUTS.npz [ROUNDS [STEPS]]
 
 LIBRARY is compiled with --replicas=2, and INPUTS has the model's own inputs, which both replicas take. A round trains STEPS steps with each, in
-turns, in processes of their own; the last line has the medians over rounds, and what of the communication the step hid.
+turns, in processes of their own; the last line has the medians over rounds, and the communication that the step hid.
 """
 import json
 import statistics

@@ -6,16 +6,16 @@
     build/peers/bin/pip install --no-deps nvidia-modelopt && build/peers/bin/pip install PACKAGES-THAT-ITS-IMPORT-ASKS-FOR
     build/peers/bin/python benchmarks/rewriters.py --forward DIR --joint DIR --adam 50 200 [--json FILE]
 
-DIR holds what the corpus generators write: FORM/MODEL.VARIANT.onnx or MODEL.joint.onnx beside MODEL.npz with the inputs.
+DIR holds the output of the corpus generators: FORM/MODEL.VARIANT.onnx or MODEL.joint.onnx beside MODEL.npz with the inputs.
 Tools: mpt, common (onnxconverter-common), ort (onnxruntime.transformers), modelopt (nvidia-modelopt's autocast). A peer that is not
 installed is said to be missing.
 
-Casts and cast bytes (read and written) are those between float types in the result, bodies included.  A result is valid if the
-full checker (strict shape inference) accepts it and ONNX Runtime loads and runs it.  Drift, of what the checker accepts, is the
-relative L2 distance of the result's outputs from those of the given graph, the worst of the groups *_grad, *_next and others, the
+Casts and cast bytes (read and written) are counted between float types in the result, bodies included.  A result is valid if the
+full checker (strict shape inference) accepts it and ONNX Runtime loads and runs it.  Drift, of results that it accepts,
+is the relative L2 distance of the result's outputs from the given graph's, the worst of the groups *_grad, *_next and others, the
 median over --batches inputs (the same ones for all tools), where onnx.reference evaluates both: it rounds every value to its type,
-which ONNX Runtime's CPU provider does not.  CPU time is that of one thread: of the whole process for mpt, of loading, converting and
-saving alone for peers, whose start is stated apart.  Peak memory is the process's for mpt, and for peers without what the imports hold.
+unlike ONNX Runtime's CPU provider.  CPU time is of one thread: of the whole process for mpt, of loading, converting and
+saving alone for peers, whose start is stated apart.  Peak memory is the process's for mpt, and for peers without the imports' share.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def convert(tool: str, source: str, out: str, feeds: str) -> None:
 
 
 def in_child(work, limit: float):
-    """What `work` returns, as JSON, from a forked process; with CPU seconds and peak MB of that process alone."""
+    """The result of `work`, as JSON, from a forked process; with CPU seconds and peak MB of that process alone."""
     read, write = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -224,7 +224,7 @@ def judge(source: str, out: str, feeds: str, expected: str, count: int) -> dict:
     except Exception as problem:  # noqa: BLE001
         result["runtime"] = " ".join(str(problem).split())[:200]
     if "checker" in result:
-        return result  # what the values of no model are says nothing
+        return result  # values of an invalid model say nothing
     try:
         if not os.path.exists(expected):
             wanted = evaluate(source, given)
@@ -314,7 +314,7 @@ def measure(options) -> tuple[list[dict], dict]:
 
 
 def verdict_on(path: str, out: str, feeds: str, expected: str, limit: float, count: int) -> dict:
-    """judge(), or what it said of the same bytes before."""
+    """judge(), or its earlier verdict on identical bytes."""
     with open(out, "rb") as f:
         known = f"{expected}.{hashlib.sha256(f.read()).hexdigest()[:16]}.json"
     if not os.path.exists(known):
@@ -414,7 +414,7 @@ def is_chance(ours: list[float], theirs: list[float]) -> bool:
 
 
 def verdicts(rows: list[dict], imports: dict) -> list[str]:
-    """What is asked of mpt, each with the graphs that fall short."""
+    """Requirements on mpt, each with the graphs that fall short."""
     judged = [row for row in rows if "mpt" in row["tools"]]
     mine = lambda row: row["tools"]["mpt"]
     peers = lambda row: [t for t in PEERS if t in row["tools"] and is_valid(row["tools"][t])]

@@ -5,7 +5,7 @@
     save_large.py [--gigabytes 3] [--inline 1.75] [--kills 5] [--folder PLACE]
 
 A chain of products is compiled for training, and its weights saved from a trainer in a process of its own: `memory` is how far
-anonymous memory (RssAnon) rises above what the trainer holds before, looked at every 2 ms; `disk` the largest sum of blocks of new files,
+anonymous memory (RssAnon) rises above its level before the save, looked at every 2 ms; `disk` the largest sum of blocks of new files,
 temporary ones among them, over the model's bytes. Then the command, mpt-opt --state --emit=onnx, by its peak of all memory. Then saves of
 other values over that file, killed at random moments: every time it is the old model or the new one, whole.
 """

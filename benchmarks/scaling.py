@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Projects data-parallel steps to many GPUs: scaling.py MODEL.onnx STEP_MS [flags of mpt-opt]
 
-What is measured: the buckets that the compiled step reduces, and their order. What is assumed is in `Links` and in STEP_MS, the time
+Measured are the buckets that the compiled step reduces, and their order. Assumptions are in `Links` and in STEP_MS, the time
 of a step on one GPU, of which the backward pass is two thirds. Buckets are ready evenly over the backward pass, by their bytes; they travel
 one after the other beside it. An all-reduce sums inside nodes, then each GPU its share between nodes, and gathers inside.
 """
@@ -21,7 +21,7 @@ SIZES = [1, 8, 16, 64, 256, 1024]
 
 @dataclass
 class Links:
-    """Bytes a second a GPU sends, seconds a message takes, and what of a link's rate programs reach."""
+    """Bytes a second a GPU sends, seconds a message takes, and the share of a link's rate that programs reach."""
     node: int = 8
     inside: float = 450e9          # NVLink 4, each direction
     between: float = 50e9          # NDR InfiniBand, 400 Gbit/s a GPU
@@ -53,7 +53,7 @@ def all_reduce(size, gpus, links):
 
 
 def step(sizes, gpus, single, links):
-    """(seconds of a step, of communication, of what no backward pass hides)."""
+    """(seconds of a step, of communication, of communication that no backward pass hides)."""
     backward = single * 2 / 3
     total, ready, end, busy = sum(sizes), 0, single - backward, 0.0
     for size in sizes:

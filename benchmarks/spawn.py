@@ -22,7 +22,7 @@ os.write(int(sys.argv[1]), json.dumps([os.waitstatus_to_exitcode(status), used.r
 
 
 def measure(command: list) -> tuple[int, float, float, str]:
-    """Exit status (negative for signals), CPU seconds, peak MiB, and what was said on standard error."""
+    """Exit status (negative for signals), CPU seconds, peak MiB, and the text on standard error."""
     read, write = os.pipe()
     done = subprocess.run([sys.executable, "-S", "-E", "-c", STARTER, str(write), *map(str, command)], stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", pass_fds=[write])

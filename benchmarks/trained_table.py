@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What trains of modules that torch.onnx.export writes with its default options, and the gradients beside float64 autograd's.
+"""Trained tensors of modules that torch.onnx.export writes with its default options, and their gradients beside float64 autograd's.
 
     .venv/bin/python benchmarks/trained_table.py --definitions DIR [--models mlp,bert] [--exporters script,dynamo] [--results FILE.json]
 
@@ -89,7 +89,7 @@ def export(case: Case, exporter: str, path: pathlib.Path) -> list:
 
 
 def number(model) -> None:
-    """Old exporters name what they fold by plain numbers, and say nothing of modules in names of nodes."""
+    """Old exporters name folded tensors by plain numbers, and say nothing of modules in names of nodes."""
     renamed = {t.name: str(1000 + k) for k, t in enumerate(model.graph.initializer) if t.name.startswith("onnx::")}
     for tensor in model.graph.initializer:
         tensor.name = renamed.get(tensor.name, tensor.name)
@@ -128,7 +128,7 @@ class Places:
 
 
 def by_channel(values: np.ndarray, file: np.ndarray):
-    """What each filter was multiplied by, in the shape of the module's tensor, where the file's is that with a factor a channel."""
+    """The factor of each filter, in the shape of the module's tensor, where the file's tensor has one factor a channel."""
     for axis in range(min(values.ndim, 2)) if values.ndim >= 2 and values.shape == file.shape else ():
         a, b = (np.moveaxis(t, axis, 0).reshape(t.shape[axis], -1).astype(np.float64) for t in (values, file))
         factor = (a * b).sum(1) / (a * a).sum(1)
@@ -142,8 +142,8 @@ def off(got, want, least=1e-30) -> float:
 
 
 def of_folded_norms(case: Case, trained: dict, gradients: dict) -> dict:
-    """Gradients of convolutions, and of the batch norms behind them, that the exporter has made one: by the chain rule from those of
-    the file's filters w s / d and bias (b - m) s / d + t, where d is the root of the norm's variance."""
+    """Gradients of convolutions, and of the batch norms behind them, that the exporter has made one: by the chain rule from the gradients
+    of the file's filters w s / d and bias (b - m) s / d + t, where d is the root of the norm's variance."""
     found = {}
     norms = [(name, m) for name, m in case.module.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.affine]
     for name, values in case.values.items():
@@ -169,8 +169,8 @@ def of_folded_norms(case: Case, trained: dict, gradients: dict) -> dict:
 
 
 def compare(case: Case, trained: dict, gradients: dict, true: dict) -> dict:
-    """{module's tensor: relative difference of its gradient}, those that the exporter has made one with another, and those of which nothing
-    that trains holds a value with a gradient."""
+    """{module's tensor: relative difference of its gradient}, tensors that the exporter has made one with another, and tensors of
+    which nothing that trains holds a value with a gradient."""
     places = {name: Places(values) for name, values in trained.items()}
     folded = of_folded_norms(case, trained, gradients)
     row = {"off": {}, "folded": [], "parts": [], "missing": []}

@@ -7,7 +7,7 @@ Each configuration is a child process of its own that waits for its turn; a roun
 steps, so that all see the same machine. A round waits for a quiet second (at most --wait seconds), and a chunk counts only if
 other processes took less than 0.2 CPU meanwhile and GEMMs just before and after it ran at --rate of the best rate of them all;
 rounds are repeated, up to five times as many, until every configuration has --rounds chunks that count (--noisy waits for
-nothing and counts all). The rate tells what /proc cannot: on a virtual machine whose two processors are for some seconds the
+nothing and counts all). The rate shows slowness that /proc does not: on a virtual machine whose two processors are for some seconds the
 two threads of one core, steps are bound by half the arithmetic and no other process is seen. Configurations whose step takes longer than --slow
 seconds (PyTorch in BF16 on processors without such instructions takes minutes) are timed once, and given up after --patience
 seconds. Times are medians over the counted chunks; `cpu` is CPU time a step, which stays usable on a busy
@@ -15,11 +15,11 @@ machine. Peak memory is the growth of the resident set from before the model is 
 includes the copy of its inputs, forward, backward, loss scaling and optimizer.
 
 `x best PyTorch` is the ratio to the faster of PyTorch's two (eager and compile) in the same precision, with mpt's FP16 held
-against PyTorch's BF16; `x own fp32` is that to mpt's own FP32 step; both of median times, with those of CPU times after the
-slash. `of limit` is the share of the least possible time that benchmarks/limits.py derives from the machine's GEMMs and
+against PyTorch's BF16; `x own fp32` is the ratio to mpt's own FP32 step; both of median times, with ratios of CPU times after
+the slash. `of limit` is the share of the least possible time that benchmarks/limits.py derives from the machine's GEMMs and
 bandwidth, measured before the models. Needs torch, onnx and onnxscript beside mpt, and a C++ compiler for torch.compile.
 The peer ort:fp32 is ONNX Runtime Training and runs in the Python that --ort-python names, with onnxruntime-training==1.19.2,
-onnx==1.17.0, numpy<2, torch and onnxscript; jax:fp32 in that of --jax-python, with jax and torch. The ratios of the others do
+onnx==1.17.0, numpy<2, torch and onnxscript; jax:fp32 in the one of --jax-python, with jax and torch. The ratios of the others do
 not count these two.
 """
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Runner:
         self.start = self.reply(a.patience)
 
     def reply(self, patience: float) -> dict:
-        """What the child says next; nothing when it ends or takes too long, and then it is gone."""
+        """The child's next reply; nothing when it ends or takes too long, and then it is gone."""
         ready, _, _ = select.select([self.process.stdout], [], [], patience)
         line = self.process.stdout.readline() if ready else ""
         if line:

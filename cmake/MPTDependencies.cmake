@@ -13,8 +13,8 @@ find_package(ONNX CONFIG REQUIRED HINTS ${MPT_DEPS_DIR}/onnx-1.23.2/lib/cmake/ON
 
 include(MPTPrecompiledHeader)
 
-# What an executable takes MLIR and LLVM from. The shared libraries relocate a million pointers at each start (some 25 ms);
-# tools that users start a model at a time hold what they use in themselves instead. Linking takes a second either way.
+# The libraries that an executable takes MLIR and LLVM from. The shared libraries relocate a million pointers at each start (some 25 ms);
+# tools that users start a model at a time hold the used code in themselves instead. Linking takes a second either way.
 add_library(mpt_upstream_shared INTERFACE)
 target_link_libraries(mpt_upstream_shared INTERFACE MLIR LLVM)
 add_library(mpt_upstream_static INTERFACE)

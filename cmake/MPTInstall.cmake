@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` puts under a prefix: compiler and runtimes, headers, the CMake package `mpt` and mpt.pc. All of it finds
+# The files that `cmake --install` puts under a prefix: compiler and runtimes, headers, the CMake package `mpt` and mpt.pc. All of it finds
 # its parts by where it lies itself, so that a prefix may be moved.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

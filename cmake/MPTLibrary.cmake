@@ -10,7 +10,7 @@ function(mpt_library name)
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   add_library(${name} STATIC ${sources})
   if(MPT_SANITIZE)
-    # Generated code takes minutes a file under the undefined-behaviour sanitizer; what it calls stays checked.
+    # Generated code takes minutes a file under the undefined-behaviour sanitizer; functions that it calls stay checked.
     set(generated ${sources})
     list(FILTER generated INCLUDE REGEX "Dialect\\.cpp$")
     set_source_files_properties(${generated} PROPERTIES COMPILE_OPTIONS -fno-sanitize=undefined)

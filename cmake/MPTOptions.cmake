@@ -19,7 +19,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -UNDEBUG")
 set(CMAKE_C_FLAGS_RELEASE "-O2 -UNDEBUG")
 
 # Members that an aggregate leaves to their defaults need no initializer. Deprecations warn only: they come with versions of
-# LLVM, and libstdc++'s stable_sort uses what it deprecates itself.
+# LLVM, and libstdc++'s stable_sort uses a function that it deprecates.
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -fvisibility-inlines-hidden
                     $<$<CXX_COMPILER_ID:Clang>:-fcolor-diagnostics>)
 set(CMAKE_COMPILE_WARNING_AS_ERROR ${MPT_WERROR})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # One precompiled header of upstream's headers (never of ours), which otherwise cost seconds a file. It lies outside the
-# build folder, named after what goes into it, so that every build folder of a machine, and ccache, shares it.
+# build folder, named after its contents, so that every build folder of a machine, and ccache, shares it.
 set(pch_flags -std=c++17 -fPIC -fvisibility-inlines-hidden)
 string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
 separate_arguments(type_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}")

@@ -5,7 +5,7 @@
 Each *.onnx under FOLDER with the loss in its graph (*.loss.onnx where there are any) is compiled for every policy and
 architecture as a training step. Kernels that are the same text but for names are assembled once. Prints registers, shared
 memory and spills by model and policy; ends with status 1 when a model does not compile or a kernel spills. --results FILE
-keeps what is known, so that a run that was cut off goes on; --shard I/N takes every N-th model.
+keeps the results, so that a run that was cut off goes on; --shard I/N takes every N-th model.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCH = 64  # kernels a run of ptxas
 
 
 def named_kernels(text: str) -> list[tuple[str, str]]:
-    """Name and text of every kernel of a module that is lowered to memory: a function @KERNEL and what it names."""
+    """Name and text of every kernel of a module that is lowered to memory: a function @KERNEL and the globals that it names."""
     names = {name: f"{line}\n" for line, name in re.findall(r'^(  memref\.global "private" [^@\n]*@(\w+) .*)$', text, re.M)}
     aliases = dict(re.findall(r"^(#\w+) = (.*)$", text, re.M))
     found = []
@@ -55,7 +55,7 @@ def module_of(pieces) -> str:
 
 
 def run(command: list) -> str:
-    """What went wrong, or nothing."""
+    """The first line of a command's errors, or nothing."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0] if done.returncode else ""
 
@@ -69,7 +69,7 @@ def assemble(opt, ptxas: str, arch: str, texts: dict[str, str]) -> dict[str, dic
         for _ in range(0 if problem else 2):
             done = subprocess.run([ptxas, "-v", f"-arch={arch}", ptx, "-o", "/dev/null"], capture_output=True, text=True)
             lines, problem = done.stderr, f"ptxas: {done.stderr[-2000:]}" if done.returncode else ""
-            # As the compiler does (lib/Target/CUDA/Images.cpp): what spills may have more registers.
+            # As the compiler does (lib/Target/CUDA/Images.cpp): kernels that spill may have more registers.
             spilling = re.findall(r"Function properties for (\w+)\n *\d+ bytes stack frame, (?!0 bytes spill stores, 0 bytes)", lines)
             if problem or not spilling:
                 break

@@ -4,7 +4,7 @@
 attention-cycles.py [--depth 64 128] [--policy amp-bf16] [--dropout 0.1]
 
 Both passes over the keys are counted: loops over chunks by their machine code, loops over pieces of a chunk as often as they turn.
-Clocks of one multiprocessor are those of the pipe that takes longest, were it never to wait: lanes by scripts/sass-budget.py; 128 bytes of
+Clocks of one multiprocessor are its longest pipe's, were it never to wait: lanes by scripts/sass-budget.py; 128 bytes of
 shared memory a clock, which operands of `wgmma` take too; 2,048 fused multiply-adds a clock by `wgmma` (NVIDIA's data sheet: 989 TFLOP/s of
 132 multiprocessors at 1.83 GHz), 0.62 of that by `wmma` (Luo et al., arXiv 2402.13499). Nothing is measured.
 """

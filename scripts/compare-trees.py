@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fingerprints of what a built tree makes of models, and what differs between two trees.
+"""Fingerprints of a built tree's outputs for models, and the differences between two trees.
 
   compare-trees.py record TREE FILE MODELS... [--cells onnx,ptx,traffic,memory,step] [--only REGEX]
   compare-trees.py compare BEFORE AFTER
@@ -49,7 +49,7 @@ def digest(data: bytes) -> str:
 # ---- one cell
 
 def compiler_output(tree, model, *flags) -> tuple[str, bytes]:
-    """What went wrong, or nothing; and what the compiler wrote."""
+    """The first line of the errors, or nothing; and the compiler's output."""
     with tempfile.TemporaryDirectory() as scratch:
         out = pathlib.Path(scratch, "out")
         done = subprocess.run([f"{tree}/build/release/bin/mpt-opt", str(model), "--quiet", *flags, "-o", str(out)],
@@ -61,13 +61,13 @@ def compiler_output(tree, model, *flags) -> tuple[str, bytes]:
 
 @functools.lru_cache
 def without_assembler(tree: str) -> list[str]:
-    """PTX is what is compared: machine code would only cost time. Trees without the flag take the variable that record() sets."""
+    """PTX alone is compared: machine code would only cost time. Trees without the flag take the variable that record() sets."""
     text = subprocess.run([f"{tree}/build/release/bin/mpt-opt", "--help"], capture_output=True, text=True).stdout
     return ["--ptxas=none"] if "--ptxas" in text else []
 
 
 def refusal(errors: str) -> str:
-    """The first line of what a command complained of, without folders."""
+    """The first line of a command's errors, without folders."""
     return "refused: " + re.sub(r"\S*/", "", (errors.strip().splitlines() or ["no reason"])[0])
 
 
@@ -125,7 +125,7 @@ def figures(report, path="") -> dict:
 
 
 def made_inputs(trainer, model: pathlib.Path) -> dict:
-    """Inputs of the step: those beside the model, else numbers that follow from the inputs' names."""
+    """Inputs of the step: from the file beside the model, else numbers that follow from the inputs' names."""
     import numpy as np
     for name in (model.stem, model.name.split(".")[0]):
         for folder in (model.parent, model.parent.parent):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # fuzz.sh [SECONDS] [FOLDER] [MODELS...]: fuzzes the importer under address and undefined-behaviour sanitizers, 600 seconds
-# by default. FOLDER keeps the corpus and, in crashes/, what failed; the status is non-zero when something did. Folders
-# MODELS add seeds to those of test/fuzz/make_seeds.py, which have every form of training graph.
+# by default. FOLDER keeps the corpus and, in crashes/, inputs that failed; the status is non-zero when some did. Folders
+# MODELS add seeds to the ones of test/fuzz/make_seeds.py, which have every form of training graph.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$MPT_ROOT"

@@ -3,7 +3,7 @@
 # One folder for a machine with a GPU: gpu-bundle.sh FOLDER [pack.py's options]. There: python3 FOLDER/run.py
 #
 # $MPT_TORCH_PYTHON is a Python with PyTorch, onnx, ml_dtypes and scikit-learn, which exports the models to be timed (--models= leaves
-# these out; otherwise what cannot be packed fails the call). $MPT_BUNDLE_SCRATCH keeps exported models between runs.
+# these out; otherwise a model that cannot be packed fails the call). $MPT_BUNDLE_SCRATCH keeps exported models between runs.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$MPT_ROOT"

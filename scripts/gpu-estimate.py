@@ -4,7 +4,7 @@
 
 Nothing of this is measured. A kernel takes the longer of its bytes' time and its busiest pipe's (sass-budget.py), and the pipe's time grows where the
 last wave of blocks is not full. A library call takes the longer of its bytes' time and its operations at a share of the peak, which is an
-assumption and an option; the last column has half of it. Each launch adds what one costs inside a CUDA graph.
+assumption and an option; the last column has half of it. Each launch adds its cost inside a CUDA graph.
 """
 from __future__ import annotations
 

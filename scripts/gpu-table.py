@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds whole training steps to what a GPU wants of their kernels: gpu-table.py MODEL.onnx[:NAME=EXTENT]... [--policies P] [--archs A] [--results FILE]
+"""Holds whole training steps to a GPU's demands on their kernels:
+gpu-table.py MODEL.onnx[:NAME=EXTENT]... [--policies P] [--archs A] [--results FILE]
 
-Each model is compiled for every policy and architecture. Of each program's step it counts the kernels that spill, the matrices of GEMMs whose rows are not
-aligned (--memory-verify-alignment), the kernels of at least --from bytes whose busiest pipe takes longer than their bytes (sass-budget.py), and those
-of the ten with the most bytes whose waves are less than 0.8 full. --results FILE keeps what is known of each distinct kernel, so that a run that was cut
-off goes on. --over lists the kernels over their budget, those that lose most time first. Ends with status 1 where a program fails
-in one of the four. A file `optimizer` beside a model is its optimizer; NAME=EXTENT binds a symbol of its shapes.
+Each model is compiled for every policy and architecture. Of each program's step it counts the kernels that spill, the matrices of GEMMs whose rows
+are not aligned (--memory-verify-alignment), the kernels of at least --from bytes whose busiest pipe takes longer than their bytes (sass-budget.py),
+and, of the ten with the most bytes, the kernels whose waves are less than 0.8 full. --results FILE keeps the figures of each distinct kernel, so that
+a run that was cut off goes on. --over lists the kernels over their budget, by the time that they lose. Ends with status 1 where a program fails in
+one of the four. A file `optimizer` beside a model is its optimizer; NAME=EXTENT binds a symbol of its shapes.
 """
 from __future__ import annotations
 
@@ -137,7 +138,7 @@ class Cell:
 
     @property
     def sparse(self):
-        """Of the largest kernels, those whose waves are not full."""
+        """Of the largest kernels, the ones whose waves are not full."""
         largest = sorted((f for _, f in self.kernels), key=lambda f: -f.bytes)[:LARGEST]
         return [f for f in largest if f.full < LEAST_FULL]
 

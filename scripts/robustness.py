@@ -4,7 +4,7 @@
 
     MPT_BUILD=build/release PYTHONPATH=python scripts/robustness.py --steps 100000 --reloads 1000
 
-Prints a table of what the process holds at the beginning (after a tenth) and at the end, and ends with status 1 where anything
+Prints a table of the process's resources at the beginning (after a tenth) and at the end, and ends with status 1 where anything
 has grown: resident memory by more than 1 MiB, mappings by more than 2, open files at all. Losses must stay finite, and every
 load must give the loss of its compilation.
 """
@@ -22,7 +22,7 @@ import onnx
 
 import mpt
 
-# Lookups, sums into shared rows, normalization, dropout, matrices: what runs in several threads.
+# Lookups, sums into shared rows, normalization, dropout, matrices: ops that run in several threads.
 MODEL = """<ir_version: 9, opset_import: ["" : 20]>
 model (int64[{rows}, 4] tokens, float[{rows}, {width}] x) => (float[{rows}, 5] y) {{
     e = Gather(table, tokens)
@@ -61,7 +61,7 @@ def batches(count: int) -> list:
 
 
 def steps(folder, threads: int, count: int) -> tuple:
-    """What is held after a tenth of the steps, and at the end."""
+    """Resources held after a tenth of the steps, and at the end."""
     data = batches(64)
     with mpt.Trainer(folder, threads=threads, seed=3) as trainer:
         before = None

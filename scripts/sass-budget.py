@@ -132,7 +132,7 @@ def disassemble(kernels: list[Kernel], ptx: pathlib.Path, arch: str) -> None:
     cubin = ptx.with_suffix(".cubin")
     for _ in range(2):
         log = call(tool("ptxas"), "-v", f"-arch={arch}", ptx, "-o", cubin)
-        # As the compiler does (lib/Target/CUDA/Images.cpp): what spills may have more registers.
+        # As the compiler does (lib/Target/CUDA/Images.cpp): kernels that spill may have more registers.
         spilling = re.findall(r"Function properties for (\w+)\n *\d+ bytes stack frame, (?!0 bytes spill stores, 0 bytes)", log)
         if not spilling:
             break
@@ -160,7 +160,7 @@ def disassemble(kernels: list[Kernel], ptx: pathlib.Path, arch: str) -> None:
 def label_accesses(kernel: Kernel, arch: str) -> dict[int, int]:
     """The argument that each access to global memory goes to, by the instruction's address: where its address was computed from."""
     base, source, found = PARAMETERS[arch], {}, {}
-    for _ in range(2):  # once more for what loops carry
+    for _ in range(2):  # once more for values that loops carry
         for code in kernel.code:
             if code.bytes():
                 place = re.search(r"\[(U?R\d+)", code.text)
@@ -209,7 +209,7 @@ def add(pipes: dict[str, float], body: list[Instruction], turns: float) -> None:
 
 
 def count_bundle(kernel: Kernel) -> Counts:
-    """A tree of branches, of which a thread takes one: instructions a byte are those of the pieces between jumps that access memory."""
+    """A tree of branches, of which a thread takes one: instructions a byte are counted in pieces between jumps that access memory."""
     pieces: list[list[Instruction]] = [[]]
     for c in kernel.code:
         pieces[-1].append(c)
@@ -219,7 +219,7 @@ def count_bundle(kernel: Kernel) -> Counts:
     pipes = dict.fromkeys(PIPES, 0.0)
     for piece in working:
         add(pipes, piece, 1)
-    # The second launch of sums reads what the first left in scratch.
+    # The second launch of sums reads the partial sums that the first left in scratch.
     accessed, moved = sum(c.bytes() for piece in working for c in piece), kernel.arguments[-1] if kernel.schedule == "bundle-sum" else sum(kernel.arguments)
     share = moved / accessed / (kernel.threads * kernel.blocks) if accessed else 0
     return Counts({pipe: n * share for pipe, n in pipes.items()}, moved if accessed else 0, sum(c.op.startswith("CALL") for c in kernel.code))
@@ -227,7 +227,7 @@ def count_bundle(kernel: Kernel) -> Counts:
 
 def shares(kernel: Kernel, pieces: list[list[Instruction]], argument: dict[int, int]) -> list[float]:
     """The share of all threads that run each piece of straight code, at most. Nothing is written twice: a piece that writes n bytes of an argument is
-    run by as many threads as the argument has n bytes. Behind a guarded EXIT, that holds for all code up to the last piece that writes."""
+    run by as many threads as the argument has n bytes. Behind a predicated EXIT, this holds for all code up to the last piece that writes."""
     def of(piece: list[Instruction]) -> float | None:
         written: dict[int, int] = {}
         for c in piece:
@@ -250,7 +250,7 @@ def shares(kernel: Kernel, pieces: list[list[Instruction]], argument: dict[int, 
 
 
 def count(kernel: Kernel, arch: str) -> Counts:
-    """Instructions of a thread by pipe, and what the launch moves: loops run as often as the arguments that they walk are long."""
+    """Instructions of a thread by pipe, and the bytes that the launch moves: loops run as often as the arguments that they walk are long."""
     if kernel.schedule.startswith("bundle"):
         return count_bundle(kernel)
     threads = kernel.threads * kernel.blocks
@@ -276,7 +276,7 @@ def count(kernel: Kernel, arch: str) -> Counts:
 
     bodies = [[c for c in code if low <= c.address <= high] for low, high in inner]
     targets = {int(m[1], 16) for c in code if c.op.startswith(("BRA", "BSSY")) and (m := re.search(r"0x([0-9a-f]+)", c.text))}
-    pieces: list[list[Instruction]] = [[]]  # of straight code, between branches and what they go to
+    pieces: list[list[Instruction]] = [[]]  # of straight code, between branches and their targets
     for c in code:
         if not any(low <= c.address <= high for low, high in inner):
             if c.address in targets and pieces[-1]:
@@ -287,7 +287,7 @@ def count(kernel: Kernel, arch: str) -> Counts:
     steps = [walked(body) for body in bodies]
 
     def is_rest(step: dict[tuple[int, str], int], others: list[dict[tuple[int, str], int]]) -> bool:
-        """Whether another part walks the same arguments in larger steps, and this one what is left behind the last of them."""
+        """Whether another part walks the same arguments in larger steps, and this one the rest behind the last of them."""
         return any(other.keys() == step.keys() and sum(other.values()) >= 2 * sum(step.values()) for other in others)
 
     straight = [walked(piece) for piece in pieces]
@@ -295,7 +295,7 @@ def count(kernel: Kernel, arch: str) -> Counts:
     behind = shares(kernel, pieces, argument)
     parts, moved = [], {}
     for piece, step, share in zip(pieces, straight, behind):
-        # The loop is counted for the whole argument, and so for what an unrolled one leaves behind as well.
+        # The loop is counted for the whole argument, and so for the rest of an unrolled one as well.
         if step and is_rest(step, steps + (writing if step in writing else [])):
             continue
         parts.append((piece, share))
@@ -356,7 +356,7 @@ def device_of(a) -> Device:
 
 
 def add_program_options(parse: argparse.ArgumentParser) -> None:
-    """What the program is compiled for."""
+    """Options by which the program is compiled."""
     parse.add_argument("--policy", default="amp-bf16")
     parse.add_argument("--optimizer", default="adamw,lr=1e-3")
     parse.add_argument("--loss", help="where the graph ends in its predictions")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing for building mpt on Debian 12: system packages, the Python environment .venv and the ONNX C++
+# Installs all that is missing for building mpt on Debian 12: system packages, the Python environment .venv and the ONNX C++
 # library. Safe to run again; takes about a second when nothing is missing.
 # With --tests also the needs of tests: PyTorch and ONNX Runtime to compare with, MPI, formatters and assemblers.
-# With --libraries also what tests can do without: a Fortran compiler, and NVIDIA's libraries that tests ask without a GPU (870 MB to
+# With --libraries also optional needs of tests: a Fortran compiler, and NVIDIA's libraries that tests ask without a GPU (870 MB to
 # download, 1.2 GB on disk): cuDNN 9.19, cuBLASLt and the compiler that cuDNN opens, with their headers. --libraries=all adds
 # cuDNN 9.28 and NCCL (820 MB, 1.2 GB).
 set -euo pipefail
@@ -82,7 +82,7 @@ install_system_packages() {
 }
 
 # ---- Python environment ---------------------------------------------------------------------------------------------
-# fingerprint PACKAGE...: stands for an installation; .venv/.mpt-setup and .venv/.mpt-tests keep those that were made.
+# fingerprint PACKAGE...: stands for an installation; .venv/.mpt-setup and .venv/.mpt-tests keep the ones that were made.
 fingerprint() {
   printf '%s\n' "$MPT_ROOT" "$@"
   cat "$MPT_ROOT/python/pyproject.toml" 2>/dev/null || true

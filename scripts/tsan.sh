@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # tsan.sh: ThreadSanitizer over the runtime's tests and over the parallel loops of emitted libraries. Ends in "clean", or in status 1.
 #
-# The libraries are compiled to LLVM's text (--emit=llvm), and clang instruments that. oneDNN is not instrumented: what it does
-# with several threads is not looked at. No report is suppressed.
+# The libraries are compiled to LLVM's text (--emit=llvm), and clang instruments that. oneDNN is not instrumented: its work
+# in several threads is not looked at. No report is suppressed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$MPT_ROOT"

@@ -3,7 +3,7 @@
 # Runs a command as on a machine without CUDA: without-cuda.sh COMMAND [ARGUMENT...]
 #
 # In a mount namespace of its own, toolkits (headers, ptxas, nvcc), the driver, the libraries that scripts/setup.sh brings for tests and
-# what CUDA_PATH and the like name are not there.
+# folders named by CUDA_PATH and the like are not there.
 # For instance, the build and its tests from nothing:
 #   scripts/without-cuda.sh bash -c 'cmake --preset release -B build/without-cuda && ninja -C build/without-cuda &&
 #     ctest --test-dir build/without-cuda/test && lit build/without-cuda/test'

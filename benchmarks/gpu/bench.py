@@ -4,11 +4,11 @@ compile:TYPE or autotune:TYPE (torch.compile with max-autotune, which uses CUDA 
 trainer: mpt:fp32+tf32 is FP32 with TF32 in GEMMs and convolutions. TYPE fp32 is FP32: PyTorch's TF32 is off; tf32 has it on.
 
 With --wait it warms up, then times a round for each line "run" on standard input, until "end"; then it writes down the kernels of a
-step (duel.py). --only-compile ends before anything is timed: PyTorch's caches have what it compiled. A peer of ours first holds the
+step (duel.py). --only-compile ends before anything is timed: PyTorch's caches have its compilations. A peer of ours first holds the
 gradients of all parameters against eager PyTorch's of the same type, on this GPU.
 
 Prints one JSON line: milliseconds a step (runs of steps between two waits, after a warm-up), peak memory, the first losses.
-Weights and batch are those of models.py with its seed, for all peers. The batch lies on the device, but for our integers. Without a GPU PyTorch runs
+Weights and batch are models.py's with its seed, for all peers. The batch lies on the device, but for our integers. Without a GPU PyTorch runs
 on the processor, uncompiled; --tiny takes a smaller model of the same kind, for trying the script out.
 """
 from __future__ import annotations
@@ -38,7 +38,7 @@ ITEM = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "BOOL": 1, 
 
 
 def narrowed(value, dtype):
-    """A tensor's values as the compiler stores weights in fewer bits: what is finite and not zero stays so."""
+    """A tensor's values as the compiler stores weights in fewer bits: values that are finite and not zero stay so."""
     import torch
     value = value.detach()
     result = value.to(dtype)
@@ -157,8 +157,8 @@ def torch_gradients(case, dtype) -> dict:
 
 
 def compare_gradients(folder, weights: str, batch: dict, case, policy: str, options: dict) -> dict:
-    """Of a trainer of its own, whose memory and first run are not those that are timed, with PyTorch's: FP32 says what is exact, autocast
-    what its type loses."""
+    """Compares gradients of a trainer of its own, whose memory and first run are not measured, with PyTorch's: FP32's are exact, autocast's
+    show the errors of its type."""
     import mpt
     import torch
     kind = gradients.kind_of(policy)
@@ -192,7 +192,7 @@ def mpt_peer(policy: str, model: str, a) -> dict:
     with tempfile.NamedTemporaryFile(suffix=".safetensors", dir=a.scratch) as weights:
         others = write_weights(folder, weights.name, case.module)
         gpu, row = torch.cuda.is_available(), {}
-        # Indices stay on the host, where they are checked: the check of those on the device would wait for the step before.
+        # Indices stay on the host, where they are checked: a check on the device would wait for the step before.
         batch = {k: v.cuda() if gpu and v.is_floating_point() else v.numpy() for k, v in case.inputs.items()}
         options = {**trainers.options, **({more: 1} if more else {})}
         alone.begin()
@@ -248,7 +248,7 @@ def torch_peer(kind: str, precision: str, model: str, a) -> dict:
     for _ in range(LOSSES):
         scale = scaler.get_scale()
         row["losses"].append(step().item())
-        row["skipped"] += scaler.get_scale() < scale  # what a step without a finite gradient leaves
+        row["skipped"] += scaler.get_scale() < scale  # a step without a finite gradient lowers the scale
     if a.only_compile:
         return row
     if device == "cuda":

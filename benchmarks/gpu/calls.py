@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which kinds of calls a dry run made, from the stand-in's log: calls.py LOG [OF_CHECKS]. Kinds tell types, forms and flags apart, not
-extents. With a second log, that of the checks, what LOG has beyond it is listed, and the status is 1 where there is any."""
+"""Which kinds of calls a dry run made, from the fake driver's log: calls.py LOG [OF_CHECKS]. Kinds tell types, forms and flags apart, not
+extents. With a second log, the checks', kinds that LOG has beyond it are listed, and the status is 1 where there are any."""
 from __future__ import annotations
 
 import pathlib

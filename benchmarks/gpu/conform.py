@@ -2,7 +2,7 @@
 """Runs libraries of data/conformance or data/training on this machine: conform.py [--jobs N] FOLDER...
 
 Each library runs in a process of its own, since a kernel that faults takes its process's device along. Prints a JSON line a
-case: what was compared, the largest error and what it may be, or the error's text (which names the ONNX node).
+case: its name and the largest error, and where something is wrong, the error's text (which names the ONNX node).
 """
 from __future__ import annotations
 

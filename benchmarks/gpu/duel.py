@@ -4,9 +4,9 @@
 Each peer is a process that makes its model, warms up and waits. All start at once, but one alone uses the GPU. Who is ready is timed
 right away, so that a number survives whatever comes. When all are ready they run in turns, in another order each round, so that a GPU that warms up or is
 shared slows all of them; last each writes down its kernels. Prints a JSON line a peer as bench.py does whenever there is more to say
-of it: the last one holds. Losses of a peer of ours are compared with those of a PyTorch peer, from the same weights and batch. A peer
-that fails or takes too long stops no other: each has a limit of its own until it is ready. On SIGTERM the peers are ended, and what
-was taken until then is printed.
+of it: the last one holds. Losses of a peer of ours are compared with a PyTorch peer's, from the same weights and batch. A peer
+that fails or takes too long stops no other: each has a limit of its own until it is ready. On SIGTERM the peers are ended, and
+results so far are printed.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ import trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS, SOLO = 10, 3  # in turns, and alone (bench.py)
-# Relative, of the first losses: what the arithmetic of both sides may differ by.
+# Relative, of the first losses: the differences that the arithmetic of both sides may cause.
 LIMITS = {"fp32": 1e-4, "tf32": 2e-3, "f16": 1e-2, "bf16": 2e-2, "fp8": 6e-2}
 
 
@@ -38,7 +38,7 @@ def kind_of(peer: str) -> str:
 
 
 def compare(rows: list) -> None:
-    """Fails rows of ours whose first losses are not those of PyTorch: of the same type where a peer has it, else of any."""
+    """Fails rows of ours whose first losses are not PyTorch's: of the same type where a peer has it, else of any."""
     theirs = [row for row in rows if row.get("losses") and not row["peer"].startswith("mpt") and row["ok"]]
     for row in rows:
         if not row["peer"].startswith("mpt") or not row.get("losses") or not row["ok"]:
@@ -47,7 +47,7 @@ def compare(rows: list) -> None:
         if not same:
             row["compared"] = "nothing"
             continue
-        # A step that either side's loss scaling skips repeats the loss: the first one is that of the weights alone.
+        # A step that either side's loss scaling skips repeats the loss: the first one is by the weights alone.
         skipped = row.get("skipped") or same[0].get("skipped")
         errors = [abs(a - b) / max(abs(b), 1e-30) for a, b in zip(row["losses"], same[0]["losses"])]
         limit = max(LIMITS[kind_of(row["peer"])], LIMITS[kind_of(same[0]["peer"])])
@@ -73,7 +73,7 @@ class Peer:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log)
 
     def hears(self) -> bool:
-        """Takes what was said; whether that is an answer, or the end."""
+        """Takes a piece of output; whether it completes an answer, or is the end."""
         piece = os.read(self.process.stdout.fileno(), 1 << 16)
         self.said += piece
         return not piece or any(line.startswith(b"{") for line in self.said.split(b"\n")[:-1])
@@ -114,7 +114,7 @@ class Peer:
         return answer["times"] if answer else []
 
     def begin(self) -> None:
-        """What it says when it is ready, and rounds alone."""
+        """Its row when it is ready, and rounds alone."""
         if row := self.read(max(0.0, self.deadline - time.monotonic()), self.limit):
             self.row, self.runs = row, True
             for _ in range(SOLO):
@@ -167,7 +167,7 @@ def take_turns(peers: list, rounds: int) -> None:
 
 
 def rows_of(model: str, peers: list) -> list:
-    """What is known: medians of whole rounds, or of rounds alone, and losses compared."""
+    """The rows so far: medians of whole rounds, or of rounds alone, and losses compared."""
     rows = [{"model": model, **peer.known()} for peer in peers]
     timed = [(peer, row) for peer, row in zip(peers, rows) if peer.runs]
     whole = min((len(peer.times) for peer, _ in timed), default=0)

@@ -7,13 +7,13 @@ import numpy as np
 
 PIECES = 12  # of an axis: queries, keys and values of a packed projection are three of them or more
 FEW = 16     # elements that a piece has at least: of fewer, one that a rounding moved across a ReLU's bend is much
-# Of a piece's norm: what arithmetic in these bits may change where no more is known. A wrong sign changes 2, a lost term 1.
+# Of a piece's norm: changes that arithmetic in these bits may cause where no more is known. A wrong sign changes 2, a lost term 1.
 LIMITS = {"fp32": 2e-3, "tf32": 2e-2, "f16": 5e-2, "bf16": 0.15, "fp8": 0.5}
-NOISE = 4.0   # times what the same policy loses on the processor against FP32
+NOISE = 4.0   # times the error of the same policy on the processor against FP32
 MOST = 0.8    # of a piece's norm: less than a term that is lost. Where the type itself loses more, RIGHT times that
 RIGHT = 1.5
 # Of a limit: the floor, in root mean squares of the whole parameter and a fifth of all parameters'. The gradient of keys' bias cancels to
-# nothing; what is left of it is the rounding of its terms.
+# nothing but the rounding of its terms.
 LEAST = 4e-2
 
 
@@ -22,7 +22,7 @@ def kind_of(policy: str) -> str:
 
 
 def pieces(shape):
-    """(what it is, its index) of a tensor's parts: all of it, and of each axis up to PIECES runs of FEW elements or more."""
+    """(name, index) of a tensor's parts: all of it, and of each axis up to PIECES runs of FEW elements or more."""
     yield "all of it", ()
     for axis, extent in enumerate(shape):
         count = min(PIECES, extent, int(np.prod(shape)) // FEW)
@@ -67,7 +67,7 @@ def mean_square(values) -> float:
 
 
 def compare(got: dict, exact: dict, policy: str, noise: dict | None = None):
-    """(the worst piece's share of what it may be off, where that is, problems). `noise`: what the policy loses where it is computed
+    """(the worst piece's share of its limit, where that is, problems). `noise`: errors of the policy where it is computed
     right (noises())."""
     limit, worst, where, problems = LIMITS[kind_of(policy)], 0.0, "", []
     if missing := sorted(set(exact) ^ set(got)):

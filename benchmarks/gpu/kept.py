@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What run.py finds, kept so that a call may be cut off anywhere: rows as they come, and all of it as one archive after each."""
+"""Results of run.py, kept so that a call may be cut off anywhere: rows as they come, and all of it as one archive after each."""
 from __future__ import annotations
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of a step as the GPU ran them, by PyTorch's profiler, which sees those of the whole process, also inside CUDA graphs."""
+"""The kernels of a step as the GPU ran them, by PyTorch's profiler, which sees the kernels of the whole process, also inside CUDA graphs."""
 from __future__ import annotations
 
 import json

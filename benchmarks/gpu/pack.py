@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a folder with what a machine with a GPU needs: pack.py FOLDER --scratch FOLDER [--corpus FOLDER] [--models a,b] ...
+"""Fills a folder with all that a machine with a GPU needs: pack.py FOLDER --scratch FOLDER [--corpus FOLDER] [--models a,b] ...
 
 data.tar.xz in it holds
   conformance/<file>-<type>  the conformance suite as libraries, with inputs, the interpreter's results and their tolerances
   training/<model>/<policy>  small models (of the corpus too, where it is given) with their weights, two batches, and the gradients
                              and losses of five steps as the library for the CPU computed them
-  digits/<policy>            a model that learns to recognize digits, its data, and what the processor reaches
+  digits/<policy>            a model that learns to recognize digits, its data, and the processor's result
   products/<model>/<policy>  the products of a model under an 8-bit policy, to be timed
   speed/<model>/<policy>     libraries of whole models; of large weights their origin alone travels (weights.json)
-What could not be made is named in left-out.json with its reason. Cases of the conformance suite that have no form on a GPU may be
-among it; anything else fails the call, unless --partial says that less will do.
+Parts that could not be made are named in left-out.json with their reasons. Cases of the conformance suite that have no form on a GPU
+may be among them; anything else fails the call, unless --partial says that less will do.
 """
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def rows_of(model):
 
 
 def pack_model(opt, model, policy, folder, arch, scratch):
-    """A library without its weights, and what the compiler says of its kernels and memory."""
+    """A library without its weights, and the compiler's reports on its kernels and memory."""
     import models
     source = export(model, scratch)
     case = models.build(model)
@@ -196,12 +196,12 @@ def describe_weights(path, module):
         elements, isSmall = raw.view(f"u{size}"), end - begin <= SMALL
         if isSmall:
             entry["hex"] = raw.tobytes().hex()
-        # Gigabytes: what the first elements tell is not looked for in the rest.
+        # Gigabytes: if the first elements differ, the rest is not looked at.
         elif (elements[:SMALL] == elements[0]).all() and (elements == elements[0]).all():
             entry["fill"] = raw[:size].tobytes().hex()
             continue
         origin = known.get(name.removesuffix(".master"))
-        # Tracing moves the statistics of batch norm; what the module starts with is meant. Small ones travel as they are.
+        # Tracing moves the statistics of batch norm; the module's initial ones are meant. Small ones travel as they are.
         permute = layout_of(origin, entry, elements, anyway=name in statistics and not isSmall)
         if permute:
             entry.update(torch=name.removesuffix(".master"), permute=permute)
@@ -214,7 +214,7 @@ def describe_weights(path, module):
 
 
 class Packed:
-    """What a folder holds, by which compiler it was made, and why something was left out."""
+    """The contents of a folder, the compiler that made them, and why something was left out."""
 
     def __init__(self, path, opt, arch):
         self.path, self.known = path, json.loads(path.read_text()) if path.exists() else {}
@@ -233,7 +233,7 @@ class Packed:
 
 def finish(folder, data, build) -> None:
     """The archive, and the scripts and the runtime beside it."""
-    # What a whole extraction consists of: one that was cut off is noticed.
+    # The files of a whole extraction: one that was cut off is noticed.
     (data / "files.json").write_text(json.dumps({str(p.relative_to(data)): p.stat().st_size for p in sorted(data.rglob("*")) if p.is_file()}))
     with tarfile.open(folder / "data.tar.xz", "w:xz", preset=9) as archive:
         archive.add(data, "data")
@@ -297,7 +297,7 @@ def main() -> int:
         jobs += [(f"products/{name}/fp8-hybrid", pack_products, what) for name, what in chosen.items()]
     for name, job, what in jobs:
         folder, unfinished = data / name, a.folder / "unfinished"
-        if not packed.has(name) or not folder.exists():  # what failed is tried again: the cause may be what this machine lacks
+        if not packed.has(name) or not folder.exists():  # a failed job is tried again: the cause may be something that this machine lacks
             shutil.rmtree(folder, ignore_errors=True)
             shutil.rmtree(unfinished, ignore_errors=True)
             start = time.monotonic()

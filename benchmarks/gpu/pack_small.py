@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of pack.py: small models in which every kind of library call and of the runtime's own kernels runs, with what the library for the CPU
-makes of them: losses, and gradients of all parameters."""
+"""Of pack.py: small models in which every kind of library call and of the runtime's own kernels runs, with results of the library
+for the CPU: losses, and gradients of all parameters."""
 from __future__ import annotations
 
 import json
@@ -24,7 +24,7 @@ class Small:
     batch: dict             # without its target
     target: np.ndarray | None
     flags: list = field(default_factory=lambda: ["--loss=softmax-cross-entropy"])
-    policies: tuple = ()    # those that it is for; all
+    policies: tuple = ()    # the only ones it is for; all if empty
     arch: str = ""          # its own
 
 
@@ -65,12 +65,12 @@ def models(scratch, corpus, wanted) -> dict:
 
 
 def other(batch: dict) -> dict:
-    """Another batch of the same values: rows in another order, each input in its own, so that what a call left of the last one is wrong."""
+    """Another batch of the same values: rows in another order, each input in its own, so that results left of the last call are wrong."""
     return {name: np.roll(value, i + 1, 0 if len(value) > 1 else -1) if value.ndim else value for i, (name, value) in enumerate(batch.items())}
 
 
 def trained(library, small) -> dict:
-    """What the library for the CPU makes of it: {"batches", "gradients" of each, "skips" until they are finite, "evaluated": the loss of each
+    """Results of the library for the CPU: {"batches", "gradients" of each, "skips" until they are finite, "evaluated": the loss of each
     in evaluation form, "losses" of steps}."""
     import mpt
     with mpt.Trainer(library) as trainer:
@@ -94,7 +94,7 @@ exact: dict = {}  # gradients in FP32 by model
 
 
 def pack_dry(opt, small, policy, folder, arch):
-    """A library for CUDA, for dry runs alone: nothing is said of what it has to make."""
+    """A library for CUDA, for dry runs alone: its expected results are placeholders."""
     problem = compile(opt, small.path, folder / "cuda", *small.flags, "--optimizer=adamw,lr=1e-3", f"--policy={policy}", "--target=cuda",
                       f"--arch={arch if arch == 'host' else small.arch or arch}")
     if problem:
@@ -109,7 +109,7 @@ def pack_dry(opt, small, policy, folder, arch):
 
 
 def pack(opt, small, policy, folder, arch):
-    """A library for CUDA with what it has to make; why not, or None."""
+    """A library for CUDA with its expected results; why not, or None."""
     flags = [*small.flags, "--optimizer=adamw,lr=1e-3"]
     arch = arch if arch == "host" else small.arch or arch
     problem = compile(opt, small.path, folder / "cuda", *flags, f"--policy={policy}", "--target=cuda", f"--arch={arch}")
@@ -122,7 +122,7 @@ def pack(opt, small, policy, folder, arch):
                 exact[small.path] = trained(folder / "fp32", small)
             own = exact[small.path] if policy == "fp32" else trained(folder / policy, small)
             write(folder, policy, own, exact[small.path])
-        except Exception as error:  # what this machine cannot run is left out
+        except Exception as error:  # a model that this machine cannot run is left out
             problem = str(error)
     for kind in ("fp32", policy):
         shutil.rmtree(folder / kind, ignore_errors=True)

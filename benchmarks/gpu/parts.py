@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bundle's items: commands that can run by themselves, each with the seconds it is expected to take, in parts; and two plans of
-items across parts, `first` and what follows from its results, `second`."""
+items across parts, `first`, and `second`, which follows from its results."""
 from __future__ import annotations
 
 import json
@@ -39,7 +39,7 @@ PARTS = {
 FIRST = ("smoke/", "gradients/amp-bf16", "gradients/tiles", "conformance/", "gradients/", "digits/", "probe/", "ways/", "speed-first/gpt2", "speed-first/bert", "speed-first/resnet50", "speed-first/")
 MORE = ("ncu/", "sanitizer/tiles", "speed-f16/gpt2-gpu/eager", "speed-f16/bert-gpu/eager", "speed-f16/resnet50-gpu/eager", "speed-fp8/gpt4096-gpu/fp8-hybrid+fast-sums",
         "gradients/", "sanitizer/")
-# Seconds that an item takes on a machine with 16 cores and one H200: measured, but for those from "speed-first/gpt4096" on.
+# Seconds that an item takes on a machine with 16 cores and one H200: measured, but for the ones from "speed-first/gpt4096" on.
 SECONDS = {"smoke": 5, "gradients": 10, "conformance": 5, "digits": 10, "probe": 8, "ways": 6, "ways/searched": 26, "speed-first/gpt2": 40,
            "speed-first/bert": 31, "speed-first/resnet50": 161, "speed-first/gpt4096": 85, "ncu": 25, "sanitizer/tiles": 25, "sanitizer": 120,
            "products": 60, "diagnose": 30, "speed": 110}
@@ -63,7 +63,7 @@ class Item:
 
     @property
     def seconds(self) -> float:
-        """The estimate: that of the longest prefix."""
+        """The estimate of the longest prefix."""
         return SECONDS[max((known for known in SECONDS if self.key.startswith(known)), key=len)]
 
     @property
@@ -73,7 +73,7 @@ class Item:
 
     @property
     def compiled(self) -> list:
-        """(peer, model) of what PyTorch compiles for it."""
+        """(peer, model) of each compilation by PyTorch for it."""
         return [(word, self.command[2]) for word in self.command[3:] if word.startswith("compile:")] if self.part.startswith("speed") else []
 
 
@@ -83,7 +83,7 @@ def limit_of(peer: str, limit: float) -> float:
 
 
 class Items:
-    """All items of what `data` holds; `rows` are results so far."""
+    """All items of the contents of `data`; `rows` are results so far."""
 
     def __init__(self, tiny: bool, scratch: str, rows=()):
         self.found, self.data, self.tiny, self.scratch, self.rows = [], HERE / "data", tiny, scratch, list(rows)
@@ -186,7 +186,7 @@ class Items:
                                 "--kill", "yes", "--csv", "--set", "basic", "--metrics", metrics), eager=1, search="off")
 
     def add_diagnosis(self) -> None:
-        """Of what failed: each small library a few ways, each whole model call by call."""
+        """Of failed items: each small library a few ways, each whole model call by call."""
         bad = [row for row in self.rows if row.get("ok") is False and row["part"] != "diagnose"]
         folders = list(dict.fromkeys(row["folder"] for row in bad if row.get("folder")))[:3]
         for folder in map(pathlib.Path, folders):
@@ -217,7 +217,7 @@ def choose(found: list, words: list, done: set) -> list:
     for word in words or [*PLANS, *PARTS]:
         if word == "first":
             more = planned(found, FIRST)
-        elif word == "second":  # what the first left, why something failed, and where nothing did, more rows
+        elif word == "second":  # items that the first left, why something failed, and where nothing did, more rows
             why = [item for item in found if item.part == "diagnose"]
             left = [item for item in planned(found, FIRST) if item.key not in done]
             more = why + left + planned(found, MORE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine is and can do: driver, libraries, copy bandwidth, GEMMs. Prints one JSON line."""
+"""Abilities of this machine: driver, libraries, copy bandwidth, GEMMs. Prints one JSON line."""
 from __future__ import annotations
 
 import argparse

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be known of the CUDA target on this machine's GPU: run.py [PLAN or PART...] [options].
+"""Checks and timings of the CUDA target on this machine's GPU: run.py [PLAN or PART...] [options].
 
-`first` is what one command of eight minutes tells most by, `second` what follows from its results; without words both, then all
+`first` is the most telling command of eight minutes, `second` follows from its results; without words both, then all
 parts (--list names items with their clock). Writes results.jsonl as rows come, and after each item results.json, table.md, log.txt
-with what failed, and all of --out as one file, --archive: a call may be cut off anywhere. An item that fails does not stop the
-others, but for part smoke where nothing in it is right. --seconds bounds a call: what does not fit is left for the next one, which
-goes on where this one stopped (with the same --out, or the archive where there is no such folder). What PyTorch compiles for later
-items is compiled in the background first.
+with failed items' output, and all of --out as one file, --archive: a call may be cut off anywhere. An item that fails does not stop the
+others, but for part smoke where nothing in it is right. --seconds bounds a call: items that do not fit are left for the next one,
+which goes on where this one stopped (with the same --out, or the archive where there is no such folder). PyTorch's compilations
+for later items run in the background first.
 
 Needs CUDA 12 or 13 with cuBLASLt, Python with numpy and ml_dtypes, and PyTorch for whole models. Exits 1 when something failed.
 """
@@ -32,11 +32,11 @@ from kept import Results, Run, extract
 
 HERE = pathlib.Path(__file__).resolve().parent
 GRACE = 15  # seconds from the word to end until a process is killed
-FULL = 20000  # characters that a failed process's row keeps of what it said
+FULL = 20000  # characters that a failed process's row keeps of its output
 
 
 def libraries() -> tuple[dict, str]:
-    """Trainers' options that name cuBLASLt and cuDNN where Python's packages have them, and the folders of what they open in
+    """Trainers' options that name cuBLASLt and cuDNN where Python's packages have them, and the folders of libraries that they open in
     turn, for LD_LIBRARY_PATH."""
     found, folders = {}, []
     for base in sys.path:
@@ -59,7 +59,7 @@ def is_whole(data: pathlib.Path) -> bool:
 
 
 def unpack() -> None:
-    """Extracts what was packed, aside and then in one piece; what an extraction that was cut off left is replaced."""
+    """Extracts the packed data, aside and then in one piece; the remains of an extraction that was cut off are replaced."""
     data, aside = HERE / "data", HERE / "data.unfinished"
     if is_whole(data):
         return
@@ -75,7 +75,7 @@ def unpack() -> None:
 
 
 class Lines(threading.Thread):
-    """What a process says on `pipe`, read as it comes; each line that is a row is also handed to `out`."""
+    """The output of a process on `pipe`, read as it comes; each line that is a row is also handed to `out`."""
 
     def __init__(self, pipe, out=None):
         super().__init__(daemon=True)
@@ -106,7 +106,7 @@ def row_of(line: str):
 
 
 def run_item(item, limit: float, log, options: dict, out) -> list:
-    """The rows that an item printed, with one that says what went wrong where something did. `out` takes each as it comes."""
+    """The rows that an item printed, with one that states the error where one occurred. `out` takes each as it comes."""
     if item.needs and not shutil.which(item.needs):
         row = {"ok": None, "problem": f"{item.needs} is not on this machine"}
         out(row)
@@ -136,7 +136,7 @@ def run_item(item, limit: float, log, options: dict, out) -> list:
 
 
 def end(process) -> None:
-    """Ends a process and all of its group. One that is still running is asked first, so that it prints what it has."""
+    """Ends a process and all of its group. One that is still running is asked first, so that it prints its results."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -165,7 +165,7 @@ def tail(text: str) -> str:
 
 
 class Warmers:
-    """PyTorch's compilations for items to come, in the background: its caches keep what they make. They are over before anything is timed."""
+    """PyTorch's compilations for items to come, in the background: its caches keep their results. They are over before anything is timed."""
 
     def __init__(self, pairs: list, tiny: bool):
         self.begin, self.running = time.monotonic(), {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of runs without a GPU, where the tests' stand-in takes the driver's place: what it saw that the driver would forbid."""
+"""Of runs without a GPU, where the tests' fake driver takes the driver's place: calls it saw that the driver would forbid."""
 import ctypes
 import os
 

@@ -6,7 +6,7 @@
   python benchmarks/parity --mechanisms [--seeds N]
   python benchmarks/parity --networks [--tasks alexnet,ssd] [--seeds N] [--steps-scale F] [--results FILE]
 
-The second form trains with and without each mechanism (loss scale, ...) and shows what is lost without it. The third trains the
+The second form trains with and without each mechanism (loss scale, ...) and shows the results lost without it. The third trains the
 networks of the papers on mixed precision in FP32, by their recipe, and with a mechanism of it off; the status is 1 where a recipe
 does not reach FP32's result.
 

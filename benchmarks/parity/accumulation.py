@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What FP32 accumulators are for: sums of thousands of terms, trained with them and with narrower ones.
+"""The purpose of FP32 accumulators: sums of thousands of terms, trained with them and with narrower ones.
 
 A linear layer learns how much ink is on a sheet of digits: 4,096 terms are more than BF16's eight bits can count, and 32,768 are
 more than FP16's eleven. No compiled library can narrow an accumulator (precision-verify

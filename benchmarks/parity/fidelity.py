@@ -26,7 +26,7 @@ MIXED, EIGHT_BITS, ADAPTIVE = "1710.03740", "1905.12334", "1910.12385"
 
 @dataclass
 class Side:
-    """A policy, and what is changed of it."""
+    """A policy, and changes to it."""
     what: str
     policy: str
     flags: dict = field(default_factory=dict)
@@ -138,7 +138,7 @@ def classifier(name, paper, recipe, off, make, steps, rate=0.03, side=16, batch=
 
 
 def known(name: str, paper: str, recipe: Side, off: Side, data=None) -> Network:
-    """One of the tasks of the parity benchmark; data(seed, held) are batches of what it trains on, where that is one network."""
+    """One of the tasks of the parity benchmark; data(seed, held) are batches of its training data, where it has one network."""
     task = next(task for task in tasks.TASKS if task.name == name)
     return Network(task, paper, recipe, off, data and (lambda: fed(next(data(7, False)))))
 
@@ -177,20 +177,20 @@ NETWORKS = [
     known("digits DCGAN", MIXED, DYNAMIC, NO_SCALE),
 ]
 
-# Those that the parity benchmark trains under every policy, beside its own. FP32's runs of SSD lie 4 points apart.
+# Networks that the parity benchmark trains under every policy, beside its own. FP32's runs of SSD lie 4 points apart.
 SEEDS = {"SSD": 6, "bigLSTM": 1}
 TASKS = [dataclasses.replace(network.task, limit=0.5 if network.task.measure == "accuracy" else 1.0, seeds=SEEDS[network.task.name])
          for network in NETWORKS if network.task.name in SEEDS]
 
 
 def run_seed(results: Results, network: Network, folder: str, seed: int, scale: float) -> list[Row]:
-    """Rows of FP32, the recipe and the recipe without its mechanism. What is missing is run, FP32 with it for its gradients."""
+    """Rows of FP32, the recipe and the recipe without its mechanism. Missing rows are run, FP32 with them for its gradients."""
     rows, sides = [], (FP32, network.recipe, network.off)
     steps = max(1, round(network.task.steps * scale))
     keys = [(network.task.name, side.what, seed, steps, side.task(network.task).fingerprint(folder, side.file(folder), seed)) for side in sides]
     if all(results.find(*key) for key in keys):
         return [results.find(*key) for key in keys]
-    wide = trained = None  # FP32's run, and what it ended with
+    wide = trained = None  # FP32's run, and its final parameters
     for key, side in zip(keys, sides):
         start = time.process_time()
         run = side.task(network.task).run(folder, side.file(folder), seed, steps)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each mechanism of mixed precision is for: the same training with it and without it.
+"""The purpose of each mechanism of mixed precision: the same training with it and without it.
 
 Each case trains LeNet on digits through emitted libraries: in FP32, with the mechanism, and without it, which must fail visibly.
 A side without a mechanism is a built-in policy with lines of its file changed, or with another flag.
@@ -29,7 +29,7 @@ class Side:
     # The mechanism is off, and how that must show: True: accuracy at least `gap` points below FP32's; "flushes": at least half of
     # the trained network's gradient is lost; "skips": each run skips 8 steps or more.
     fails: bool | str = False
-    edit: object = None          # of the text of the rewritten step, for what no policy can say
+    edit: object = None          # of the text of the rewritten step, for changes that no policy can state
     spoilt: int = 0              # one batch of this many comes after two with an infinite input
 
     def file(self, folder: str) -> str:

@@ -78,7 +78,7 @@ def resnet18(path: str, batch: int, width: int = 16, seed: int = 0) -> str:
 
 
 def attention(g: Graph, x: str, memory: str, p: str, width: int, heads: int, shapes, mask: str = "") -> str:
-    """Multi-head attention of x over memory; shapes are those of queries, of keys, and of the result."""
+    """Multi-head attention of x over memory; shapes are of queries, of keys, and of the result."""
     parts = {}
     for part, source, shape, order in (("q", x, shapes[0], [0, 2, 1, 3]), ("k", memory, shapes[1], [0, 2, 3, 1]),
                                        ("v", memory, shapes[1], [0, 2, 1, 3])):
@@ -156,7 +156,7 @@ def discriminator(g: Graph, x: str, classes: str) -> str:
 
 
 def dcgan_generator(path: str, batch: int, seed: int = 0) -> str:
-    """What the generator learns from: the discriminator's logits for its images. The images are a second result."""
+    """The graph that trains the generator: the discriminator's logits for its images. The images are a second result."""
     g = Graph(seed)
     images = generator(g, batch)
     logits = discriminator(g, images, "classes")
@@ -165,7 +165,7 @@ def dcgan_generator(path: str, batch: int, seed: int = 0) -> str:
 
 
 def dcgan_discriminator(path: str, batch: int, seed: int = 0) -> str:
-    """What the discriminator learns from: its logits for `batch` real images, then for as many generated ones."""
+    """The graph that trains the discriminator: its logits for `batch` real images, then for as many generated ones."""
     g = Graph(seed)
     logits = discriminator(g, g.op("Concat", "x", generator(g, batch), axis=0), "classes")
     inputs = [("x", TensorProto.FLOAT, [batch, 1, 8, 8]), ("z", TensorProto.FLOAT, [batch, NOISE + 10]),

@@ -80,7 +80,7 @@ def vgg16(path: str, batch: int, width: int = 8, seed: int = 0) -> str:
 
 
 def classifier_with_help(g: Graph, path: str, batch: int, logits: str, helpers: list, weight: float) -> str:
-    """The cross entropy of `logits`, and `weight` times those of auxiliary classifiers."""
+    """The cross entropy of `logits`, and `weight` times the cross entropies of auxiliary classifiers."""
     loss = g.op("SoftmaxCrossEntropyLoss", logits, "labels", name="/loss/main", reduction="mean")
     for i, helper in enumerate(helpers):
         term = g.op("SoftmaxCrossEntropyLoss", helper, "labels", name=f"/loss/aux{i}", reduction="mean")

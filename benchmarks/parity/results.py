@@ -2,7 +2,7 @@
 """Rows of the parity table on disk, one JSON object a line, so that a run which was cut off goes on where it stopped.
 
 A row belongs to a task, a policy, a seed and a number of steps; to the training step after the precision rewrite, which decides
-what is computed; and to a build of compiler and runtime, which decides in what order. A row is taken again only when all of
+the computation; and to a build of compiler and runtime, which decides its order. A row is taken again only when all of
 these are the same; `any_build` takes rows of other builds whose rewritten step is the same.
 """
 from __future__ import annotations

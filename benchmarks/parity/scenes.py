@@ -22,7 +22,7 @@ def enlarged(x, times: int):
 
 @functools.cache
 def anchors() -> np.ndarray:
-    """Boxes (x1, y1, x2, y2) in pixels, row by row, those of the first feature map first: [ANCHORS, 4]."""
+    """Boxes (x1, y1, x2, y2) in pixels, row by row, the first feature map's first: [ANCHORS, 4]."""
     boxes = []
     for stride, sizes in zip(STRIDES, SIZES):
         for y in range(SIDE // stride):
@@ -45,7 +45,7 @@ def centers(boxes):
 
 
 def encoded(boxes, anchors) -> np.ndarray:
-    """What a detector regresses: shift in units of the anchor, and logarithm of the size (arXiv 1311.2524)."""
+    """Regression targets of a detector: shift in units of the anchor, and logarithm of the size (arXiv 1311.2524)."""
     (at, size), (origin, unit) = centers(boxes), centers(anchors)
     return np.concatenate([(at - origin) / unit, np.log(size / unit)], -1).astype(np.float32) / VARIANCE
 
@@ -78,7 +78,7 @@ def scene(random, held: bool):
 
 
 def matched(boxes, classes, anchors):
-    """Class of each anchor and what it regresses: that of the box it overlaps by half, and every box has its best anchor."""
+    """Class and regression targets of each anchor: of the box it overlaps by half, and every box has its best anchor."""
     shares = overlaps(anchors, boxes)
     which = shares.argmax(1)
     taken = shares.max(1) >= 0.5
@@ -127,7 +127,7 @@ def regions(batch: int, seed: int, held: bool = False):
 
 
 def found(scores, deltas, truth, limit: float = 0.5):
-    """Boxes that are found in an image, and how many there are: the surest boxes, as many as there are true ones, after those that
+    """Boxes that are found in an image, and how many there are: the surest boxes, as many as there are true ones, after boxes that
     overlap a surer one are gone; a box is found where one of its class overlaps it by half."""
     boxes, classes = truth
     best, kind = scores[:, 1:].max(1) - scores[:, 0], scores[:, 1:].argmax(1) + 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parity benchmark trains: data, training loop and measure of each task.
+"""Tasks of the parity benchmark: data, training loop and measure of each task.
 
 Every run gets a seed, which decides the initial weights, the order of the data and dropout. The learning rate falls linearly
 to zero, so that the measure is of weights at rest.
@@ -35,18 +35,18 @@ class Run:
 
 @dataclass
 class Library:
-    """What is compiled: a network, and the options beside the policy."""
+    """A library to be compiled: a network, and the options beside the policy."""
     make: functools.partial
     optimizer: str
     loss: str = "softmax-cross-entropy"
     flags: dict = field(default_factory=dict)
-    edit: object = None          # changes the text of the rewritten step: what no policy can say
+    edit: object = None          # changes the text of the rewritten step, as no policy can
 
     def open(self, folder, policy: str, seed: int):
         return trainer_for(folder, self.make, policy, seed, self.optimizer, self.loss, self.edit, **self.flags)
 
     def fingerprint(self, folder, policy: str, seed: int) -> str:
-        """Of the training step after the precision rewrite: it decides what is computed, whoever emits the code."""
+        """Of the training step after the precision rewrite: it decides the computation, whoever emits the code."""
         text = os.path.join(folder, "step.mlir")
         mpt.compile(model_for(folder, self.make, seed), name=self.make.func.__name__, loss=self.loss, optimizer=self.optimizer,
                     policy=policy, out=text, emit="mlir", to="precision", **self.flags)

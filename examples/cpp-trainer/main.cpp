@@ -6,7 +6,7 @@
 //
 // Of a model compiled with --replicas=V, a batch has the rows of all V replicas. Then
 //   mpirun -n 2 cpp-trainer STEPS NAME=FILE...
-// trains on two processes, each of which passes its part of the rows, and ends in the same bits.
+// trains on two processes, each of which passes its part of the rows, with bitwise identical results.
 #include "mpt-c/world.h"
 #include "mpt/trainer.hpp"
 
@@ -54,7 +54,7 @@ void train(int steps, const std::map<std::string, std::string> &files, mpt_world
   options.world = world;
   mpt::Trainer trainer(mpt_module, MPT_MODEL_DIRECTORY, options);
 
-  mpt::Inputs rows; // what this process passes
+  mpt::Inputs rows; // the part that this process passes
   std::vector<std::vector<char>> data;
   for (mpt::Tensor &input : trainer.inputs()) {
     if (input.name == "learning_rate") // keeps the value the model was compiled with

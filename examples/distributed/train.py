@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains digits or a byte-level GPT on one process or many, with the same bits, and goes on from its last checkpoint.
+"""Trains digits or a byte-level GPT on one process or many, bitwise identical, and goes on from its last checkpoint.
 
     python examples/distributed/train.py digits
     mpirun -n 2 python examples/distributed/train.py gpt --policy amp-bf16 --steps 300
@@ -8,7 +8,7 @@
         examples/distributed/train.py digits
 
 A global step has four replicas; 1, 2 or 4 processes share them. Started again, also on another number of processes, it goes
-on from the last checkpoint in --out and ends in the same bits.
+on from the last checkpoint in --out and ends bitwise identical.
 """
 import argparse
 import pathlib

@@ -5,7 +5,7 @@
 
 The CNN learns scikit-learn's digits (1,797 real 8x8 images, a fifth held out); the byte-level GPT learns the text of the
 Python standard library's own sources. Columns: held-out accuracy or loss, median step time, peak of the memory plan, and
-the bytes of weights (with masters), optimizer slots and scratch.
+the bytes of weights (with masters), optimizer state and scratch.
 """
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ extern "C" {
 
 typedef struct mpt_tensor_desc {
   const char *name;     /* ONNX name of the value; unique within its table and role */
-  const char *of;       /* the parameter that a master, slot or accumulator belongs to; "" otherwise */
+  const char *of;       /* the parameter of a master, an optimizer state or an accumulator; "" otherwise */
   const int64_t *shape; /* `rank` extents; row-major, contiguous */
   int64_t rank;
   int64_t dtype; /* mpt_dtype */
@@ -28,9 +28,9 @@ typedef struct mpt_tensor_desc {
   int64_t offset; /* bytes from the start of the state block, 64-byte aligned; 0 for inputs and outputs */
 } mpt_tensor_desc;
 
-/* What a running function sees. The runtime fills it in; emitted code reads `state`, `arena`, `constants`, `inputs` and
- * `outputs` (the first five fields, in this order) and hands the pointer back to mpt_rt_*. On CUDA all of these are
- * addresses in the memory of the device (the two tables themselves lie on the host). Functions of a step with
+/* The context of a running function. The runtime fills it in; emitted code reads `state`, `arena`, `constants`,
+ * `inputs` and `outputs` (the first five fields, in this order) and hands the pointer to mpt_rt_*. On CUDA all of these
+ * are addresses in the memory of the device (the two tables themselves lie on the host). Functions of a step with
  * divided states read `shard` too. */
 typedef struct mpt_exec {
   uint8_t *state;            /* persistent block, mpt_module_desc.state_bytes, 64-byte aligned */
@@ -72,13 +72,13 @@ typedef struct mpt_index_desc {
   const int64_t *ranges;
 } mpt_index_desc;
 
-/* A step with replicas is functions with phases 1, 2 ... The first computes what one replica adds: outputs of FP32 of
- * role SUM or MAX, and an input of role REPLICA_NUMBER where it draws random numbers. The last takes the reductions
+/* A step with replicas is functions with phases 1, 2 ... The first computes a replica's contributions: outputs of FP32
+ * of role SUM or MAX, and an input of role REPLICA_NUMBER where it draws random numbers. The last takes the reductions
  * over all replicas as inputs of the same names and roles, and runs once; the manifest's "replicas" has the number of
  * replicas, and the inputs that are split.
  *
  * With divided states, replicas meet more than once: phases between the two run once a replica as well. Outputs may be
- * of role SCATTER too, of V rows: the sums of row k are what replica k gets; and of role GATHER, one row a replica,
+ * of role SCATTER too, of V rows, of which replica k gets the sums of row k; and of role GATHER, one row a replica,
  * which come back as V rows in their order. States that are divided lie behind all others. The table has one replica's
  * shard of each; a process has one behind the other for its replicas, and mpt_exec.shard is where their offsets count
  * from. The manifest's "shards" has the shapes of the whole tensors, and the bytes of the shards of a replica. */
@@ -165,7 +165,7 @@ enum {
   MPT_GEMM_GELU_TANH = 16,      /* tanh form after bias */
   MPT_GEMM_ROUND = 32,          /* round to d's type after the GEMM and after each step that follows it */
   MPT_GEMM_SCALE = 64,          /* alpha is multiplied by bias[0], an FP32 number; CPU only, without any other flag */
-  MPT_GEMM_KEEP = 128,          /* up to SUM_D CUDA only; writes aux: what RELU or GELU_TANH needs for its gradient */
+  MPT_GEMM_KEEP = 128,          /* up to SUM_D CUDA only; writes aux, for the gradient of RELU or GELU_TANH */
   MPT_GEMM_RELU_GRADIENT = 256, /* reads aux: the GEMM is masked by it */
   MPT_GEMM_GELU_TANH_GRADIENT = 512, /* reads aux: the GEMM is multiplied by the derivative there */
   MPT_GEMM_SUM_A = 1024,             /* sums[m] of a over k, of bias_type */
@@ -237,7 +237,7 @@ static inline int mpt_conv_is_pointwise(const mpt_conv_desc *d) {
 }
 
 /* Non-zero for convolutions that the runtime computes as GEMMs in the types as they are stored: 1 x 1 ones,
- * those by columns, and gradients of weights over channels that fill vectors. */
+ * convolutions by columns, and gradients of weights over channels that fill vectors. */
 static inline int mpt_conv_is_gemm(const mpt_conv_desc *d) {
   const int64_t types[3] = {d->x_type, d->w_type, d->y_type};
   for (int i = 0; i < 3; ++i)

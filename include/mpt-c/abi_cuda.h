@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What code emitted for CUDA calls: the part of mpt-c/abi.h (which includes this) that libmpt_rt_cuda has in place of
- * the mpt_rt_* functions: the same contract for calls. */
+/* Functions that code emitted for CUDA calls: the part of mpt-c/abi.h (which includes this) that libmpt_rt_cuda has in
+ * place of the mpt_rt_* functions: the same contract for calls. */
 #ifndef MPT_C_ABI_CUDA_H
 #define MPT_C_ABI_CUDA_H
 
@@ -22,7 +22,7 @@ int32_t mpt_cuda_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, c
 /* The same with 8-bit operands that are multiplied by one FP32 number each, on the device. */
 int32_t mpt_cuda_gemm_scaled(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
                              const void *bias, void *d, const void *scale_a, const void *scale_b);
-/* mpt_cuda_gemm_scaled (scales may be null) with what epilogues of forward and backward GEMMs exchange. aux: after
+/* mpt_cuda_gemm_scaled (scales may be null) with data from forward to backward epilogues of GEMMs. aux: after
  * MPT_GEMM_GELU_TANH the sum before it, of d's type and strides; after MPT_GEMM_RELU a bit an element, rows of 128 bits
  * or a multiple. Null where no flag wants it. */
 int32_t mpt_cuda_gemm_chained(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, const void *a, const void *b,
@@ -30,7 +30,7 @@ int32_t mpt_cuda_gemm_chained(mpt_exec *exec, int64_t site, const mpt_gemm_desc 
                               void *sums);
 
 /* Attention of `heads` queries over `kv_heads` keys and values (which divide them): see rt.attention. Strides in
- * elements: of batch, head and row; depth is contiguous. Pads with nothing: extents are what is computed. */
+ * elements: of batch, head and row; depth is contiguous. Nothing is padded: extents are the real ones. */
 typedef struct mpt_attention_desc {
   int64_t batch, heads, kv_heads, queries, keys, depth, value_depth;
   int64_t type, bias_type; /* mpt_dtype: FP16 or BF16; of the bias, 0 where there is none */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Kinds of mpt_image_desc beside those of mpt_image_kind: code that uses what no other architecture has, such as
- * sm_90a's. It runs on devices of `arch` alone, and is taken there before code that runs on others too. */
+/* Further kinds of mpt_image_desc, beside mpt_image_kind: code with instructions that no other architecture has, such
+ * as sm_90a's. It runs on devices of `arch` alone, and is taken there before code that runs on others too. */
 #ifndef MPT_C_ABI_IMAGES_H
 #define MPT_C_ABI_IMAGES_H
 

@@ -31,16 +31,17 @@ typedef struct mpt_recurrence_desc {
 
 /* `buffers`: the inputs, then the outputs.
  * Forward: x [T, N, G H], r [G H, H], h0 [N, H], then c0 [N, H] (LSTM) or bias [H] (GRU);
- *          y [T, N, H], then the gates behind their activations [T, N, 4 H] (LSTM; GRU: z, r, h and what r multiplies;
- *          with reset first [T, N, 3 H]: z, r, h), then [T, N, H] the cell states (LSTM) or r * state (reset first).
+ *          y [T, N, H], then the gates behind their activations [T, N, 4 H] (LSTM; GRU: z, r, h and s, h's recurrent
+ *          sum, which r multiplies; with reset first [T, N, 3 H]: z, r, h), then [T, N, H] the cell states (LSTM) or
+ *          r * state (reset first).
  * Backward: dy [T, N, H], r, h0, y, then the gates (LSTM, GRUs), the cell states, c0 and, if num_inputs is 8, their
- *          gradient [T, N, H] (LSTM); dx [T, N, G H], dh0 [N, H], then dc0 [N, H] (LSTM) or the gradient of what r
- *          multiplies [T, N, H] (GRU).
+ *          gradient [T, N, H] (LSTM); dx [T, N, G H], dh0 [N, H], then dc0 [N, H] (LSTM) or the gradient of s
+ *          [T, N, H] (GRU).
  * Gates and sums are FP32; GEMMs read the state (backward: gradients of gates) rounded to r's type. */
 int32_t mpt_rt_recurrence(mpt_exec *exec, int64_t site, const mpt_recurrence_desc *desc, void *const *buffers,
                           void *workspace);
 
-/* The calls that follow are those from number `call` on of the function's table, in another pass of a loop. */
+/* The calls that follow have numbers from `call` on in the function's table, in another pass of a loop. */
 void mpt_rt_repeat(mpt_exec *exec, int64_t call);
 
 /* G of a cell. */
@@ -48,8 +49,8 @@ static inline int64_t mpt_recurrence_gates(int64_t cell) {
   return cell == MPT_CELL_LSTM ? 4 : cell == MPT_CELL_GRU || cell == MPT_CELL_GRU_RESET_FIRST ? 3 : 1;
 }
 
-/* Bytes of scratch of a recurrence: the weights, packed; what two steps leave for the GEMMs of the next ones; a state
- * that runs along, and that of the cell; all in FP32. */
+/* Bytes of scratch of a recurrence: the weights, packed; operands that two steps leave for the GEMMs of the next ones;
+ * a state that runs along, and the cell state; all in FP32. */
 static inline int64_t mpt_recurrence_workspace(const mpt_recurrence_desc *d) {
   const int64_t gates = mpt_recurrence_gates(d->cell);
   const int64_t hidden = (d->hidden + 31) / 32 * 32, rows = (d->batch + 15) / 16 * 16;

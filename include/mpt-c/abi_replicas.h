@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a step with replicas has beside mpt-c/abi.h and mpt-c/abi_cuda.h. */
+/* Calls of a step with replicas, beside mpt-c/abi.h and mpt-c/abi_cuda.h. */
 #ifndef MPT_C_ABI_REPLICAS_H
 #define MPT_C_ABI_REPLICAS_H
 
@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* On CUDA, as mpt_rt_ready: output `output` of "replica" holds its values once the device has done what was put on its
- * stream so far. MPT_OK. */
+/* On CUDA, as mpt_rt_ready: output `output` of "replica" holds its values once the device has done the work that is on
+ * its stream so far. MPT_OK. */
 int32_t mpt_cuda_ready(mpt_exec *exec, int64_t output);
 
 #ifdef __cplusplus

@@ -15,14 +15,14 @@ namespace mpt::attention {
 enum class Kind { Forward, Queries, Keys };
 inline constexpr Kind kinds[] = {Kind::Forward, Kind::Queries, Kind::Keys};
 
-/// A block of `threads` makes `rows` of the result, tile by tile, out of chunks of `chunk` rows of what it sums over.
+/// A block of `threads` makes `rows` of the result, tile by tile, and sums over chunks of `chunk` keys or queries.
 inline constexpr int64_t threads = 128, chunk = 32, gridBlocks = 1056;
 inline constexpr int64_t rowsOf(Kind kind) { return kind == Kind::Forward ? 64 : 32; }
 /// Depths are padded with zeros, in shared memory alone.
 inline constexpr int64_t paddedDepth(int64_t depth) { return (depth + 31) / 32 * 32; }
 inline constexpr int64_t mostDepth = 128;
 
-/// What a kernel reads about one attention: numbers of 64 bits. Strides count elements.
+/// The words that describe one attention to a kernel: numbers of 64 bits. Strides count elements.
 enum Word : int64_t {
   Tiles,    // of all batches and heads
   RowTiles, // of a head

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The compiler as a C library (libmpt_compiler): what mpt-opt does with an ONNX model, callable in process.
+/* The compiler as a C library (libmpt_compiler): mpt-opt's work on an ONNX model, callable in process.
  *
  * The arguments are mpt-opt's own words, so that this interface does not change when a flag is added. Thread-safe:
  * calls share nothing. Nothing throws or exits across it. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Direct kernels of depthwise convolutions: one a shape. The compiler makes them (lib/Target/CUDA/DepthwiseKernels.cpp),
-// the runtime finds them by name (lib/Runtime/cuda/ConvDirect.cpp); both ask here what there is.
+// the runtime finds them by name (lib/Runtime/cuda/ConvDirect.cpp); both ask here whether one exists.
 #ifndef MPT_C_CONV_DIRECT_HPP
 #define MPT_C_CONV_DIRECT_HPP
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of implicit-GEMM convolutions read about one convolution: numbers of 32 bits. The compiler makes the
-// kernels (lib/Target/CUDA/ConvKernels.cpp), the runtime the numbers (lib/Runtime/cuda/ConvImplicit.cpp).
+// The words that describe one convolution to kernels of implicit-GEMM convolutions: numbers of 32 bits. The compiler
+// makes the kernels (lib/Target/CUDA/ConvKernels.cpp), the runtime the words (lib/Runtime/cuda/ConvImplicit.cpp).
 #ifndef MPT_C_CONV_WORDS_HPP
 #define MPT_C_CONV_WORDS_HPP
 

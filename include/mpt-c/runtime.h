@@ -25,7 +25,7 @@ typedef enum mpt_status {
   MPT_INVALID_ARGUMENT = 1, /* a null handle, an input that does not fit the model, a name it does not have */
   MPT_NOT_FOUND = 2,        /* no such file, function or tensor */
   MPT_IO_ERROR = 3,         /* the operating system refused a read or a write */
-  MPT_BAD_FILE = 4,         /* a file that is truncated or is not what it claims to be */
+  MPT_BAD_FILE = 4,         /* a file that is truncated or not of the format it claims */
   MPT_INCOMPATIBLE = 5,     /* other ABI version, missing processor feature, state of another model */
   MPT_UNSUPPORTED = 6,      /* a case that the library routines do not cover */
   MPT_OUT_OF_MEMORY = 7,
@@ -38,7 +38,7 @@ typedef enum mpt_status {
 typedef struct mpt_module_desc mpt_module_desc; /* abi.h */
 struct mpt_world;                               /* world.h */
 typedef struct mpt_model mpt_model;             /* a loaded library; holds no state */
-typedef struct mpt_trainer mpt_trainer;         /* one set of parameters, slots and counters, and scratch memory */
+typedef struct mpt_trainer mpt_trainer;         /* one set of parameters, optimizer states and counters, and scratch */
 
 /* A dense row-major tensor. As an input, `data` is only read and need not outlive the call. */
 typedef struct mpt_tensor {
@@ -54,8 +54,8 @@ const char *mpt_last_error(void);
 
 /* ---- models ----------------------------------------------------------------------------------------------------- */
 
-/* `path` is an emitted lib<name>.so, or a directory that holds exactly one. What is loaded is a copy of the file as it
- * is now, and the weights file beside it as it is now: compiling into the same directory later changes neither this
+/* `path` is an emitted lib<name>.so, or a directory that holds exactly one. Loads a copy of the file as it is now,
+ * and the weights file beside it as it is now: compiling into the same directory later changes neither this
  * model nor its trainers, and loading again gives the new one. */
 mpt_status mpt_model_load(const char *path, mpt_model **out);
 
@@ -72,8 +72,8 @@ const char *mpt_model_target(const mpt_model *model);   /* "cpu" or "cuda" */
 
 /* Functions are "step" and, where the model has them, "gradients", "evaluate", "predict", "accumulate", "initialize"; a
  * model with several training algorithms has a function for each instead of "step", of the algorithm's name. In a
- * library of several sizes (the manifest's "sizes") these are functions of the first size, "step[batch=8]" is that of
- * another one; a call by the short name runs the size whose shapes its inputs have. The i-th input or output's name,
+ * library of several sizes (the manifest's "sizes") these are functions of the first size, "step[batch=8]" is one of
+ * another size; a call by the short name runs the size whose shapes its inputs have. The i-th input or output's name,
  * dtype and shape go to `out`, whose data is NULL; MPT_NOT_FOUND past the last one. */
 mpt_status mpt_model_input(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
 mpt_status mpt_model_output(const mpt_model *model, const char *function, int64_t i, mpt_tensor *out);
@@ -85,7 +85,7 @@ typedef struct mpt_option {
   const char *key, *value;
 } mpt_option;
 
-/* Zero-initialize, then set what differs. */
+/* Zero-initialize, then set the fields that differ. */
 typedef struct mpt_trainer_options {
   int32_t threads;  /* 0: all that OpenMP offers (OMP_NUM_THREADS) */
   int32_t set_seed; /* non-zero: `seed` replaces the dropout seed of the weights file */
@@ -95,7 +95,7 @@ typedef struct mpt_trainer_options {
   /* `num_options` further options, read when the trainer is created. "profile": rows of a table of calls on standard
    * error when the trainer is destroyed (0: none; 1 stands for 40). "skip_limit": after how many steps that were
    * skipped in a row, without a fall of the loss scale, a step returns MPT_STALLED (64; 0: never). docs/cuda.md lists
-   * those of CUDA. One that the runtime does not have fails with those that it has. */
+   * CUDA's options. One that the runtime does not have fails with a list of the options it has. */
   const mpt_option *options;
   int64_t num_options;
   /* world.h; NULL: this process alone. For libraries compiled with --replicas. Creating, loading and saving are then
@@ -104,17 +104,17 @@ typedef struct mpt_trainer_options {
   struct mpt_world *world;
 } mpt_trainer_options;
 
-/* What a call computed. A field that the function does not compute, because it has no output of that role, is NaN
+/* Results of a call. A field that the function does not compute, because it has no output of that role, is NaN
  * (loss, grad_norm), 0 (skipped), 1 (loss_scale). A step computes grad_norm where it clips by it. */
 typedef struct mpt_metrics {
   double loss;
   double loss_scale; /* the scale that this call multiplied the loss with */
   double grad_norm;  /* global L2 norm of the unscaled gradient, before clipping */
-  int32_t skipped;   /* the gradient was not finite: no parameter or slot changed */
+  int32_t skipped;   /* the gradient was not finite: no parameter or optimizer state changed */
 } mpt_metrics;
 
 typedef struct mpt_memory {
-  int64_t state_bytes;   /* the persistent block: parameters, masters, slots, statistics, counters */
+  int64_t state_bytes;   /* the persistent block: parameters, masters, optimizer states, statistics, counters */
   int64_t arena_bytes;   /* scratch that calls share; grows at the first call of a function that needs more */
   int64_t output_bytes;  /* results kept for mpt_trainer_output */
   int64_t staging_bytes; /* copies of unaligned inputs, and scratch of library calls */
@@ -124,9 +124,9 @@ typedef struct mpt_memory {
 mpt_status mpt_trainer_create(mpt_model *model, const mpt_trainer_options *options, mpt_trainer **out);
 void mpt_trainer_destroy(mpt_trainer *trainer);
 
-/* The state of a new trainer again: initial weights, slots and counters. A model whose file has initialization graphs
- * (TrainingInfoProto) then runs them, as its function "initialize": what they bind gets the values that they compute.
- */
+/* The state of a new trainer again: initial weights, optimizer states and counters. A model whose file has
+ * initialization graphs (TrainingInfoProto) then runs them, as its function "initialize": the initializers that they
+ * bind get the values that they compute. */
 mpt_status mpt_trainer_reset(mpt_trainer *trainer);
 
 /* Runs a function on `inputs`, which are matched by name and checked against the model. An input named "learning_rate"
@@ -134,8 +134,8 @@ mpt_status mpt_trainer_reset(mpt_trainer *trainer);
  * Inputs that are not aligned to 64 bytes are copied. `metrics` may be NULL. A step whose gradient is not finite
  * succeeds and reports `skipped`.
  *
- * MPT_STALLED: this step and those before it, "skip_limit" in a row, were skipped, and the loss scale stayed where it
- * is, because it is fixed, at its smallest, or chosen a layer. mpt_last_error() names the input, the state or the
+ * MPT_STALLED: this step and the ones before it, "skip_limit" in a row, were skipped, and the loss scale stayed where
+ * it is, because it is fixed, at its smallest, or chosen a layer. mpt_last_error() names the input, the state or the
  * parameter's gradient that is not finite; to find the latter, "gradients" runs where the model has it. Metrics are
  * there and nothing has changed: the next step may be tried, and after as many more the call fails again.
  *
@@ -146,7 +146,7 @@ mpt_status mpt_trainer_reset(mpt_trainer *trainer);
  *
  * A library compiled with --debug-nonfinite refuses inputs and parameters that are not finite, and a run that is
  * skipped or whose results are not finite returns MPT_NOT_FINITE once it is over: mpt_last_error() names the first node
- * whose value was not finite, the call, the value's range and what to do. Metrics and outputs are there all the same,
+ * whose value was not finite, the call, the value's range and a remedy. Metrics and outputs are there all the same,
  * and the state is as the run left it. */
 mpt_status mpt_trainer_step(mpt_trainer *trainer, const mpt_tensor *inputs, int64_t count, mpt_metrics *metrics);
 /* One unscaled FP32 gradient a parameter, as outputs of "gradients"; changes no state but random counters. */
@@ -172,7 +172,7 @@ mpt_status mpt_trainer_synchronize(mpt_trainer *trainer);
  * results as mpt_trainer_run does. Not for a step with replicas. */
 mpt_status mpt_trainer_time(mpt_trainer *trainer, const char *function, const mpt_tensor *inputs, int64_t count,
                             int64_t runs, double *seconds);
-/* What the trainer runs on: the processor's or GPU's own name, and the versions of the libraries that it computes with,
+/* The trainer's device: the processor's or GPU's own name, and the versions of the libraries that it computes with,
  * as in "cuBLASLt 130100, cuDNN 91900" ("" where there are none). Valid while the trainer lives. */
 mpt_status mpt_trainer_device(mpt_trainer *trainer, const char **name, const char **libraries);
 
@@ -215,7 +215,7 @@ mpt_status mpt_trainer_load(mpt_trainer *trainer, const char *path);
  * parameters in FP32 under their names, from the masters where there are any, frozen ones and running statistics; with
  * `include_optimizer_state` also Adam's or AdamW's moments and the number of steps, other optimizers are refused with
  * MPT_INCOMPATIBLE. At most 2 GiB, the format's limit. It has no loss scale and no random state: a run goes on from it
- * there, or here by `mpt-opt --checkpoint`, but not bit for bit. Collective where ranks divide the state. */
+ * there, or here by `mpt-opt --checkpoint`, but is not bitwise identical. Collective where ranks divide the state. */
 mpt_status mpt_trainer_save_onnxruntime(mpt_trainer *trainer, const char *path, int32_t include_optimizer_state);
 /* The .onnx file that the model was compiled from, with the values of parameters and statistics as they are now and
  * nothing else changed (docs/onnx.md): with `averaged`, the averages of --ema. It is copied from <name>.template beside

@@ -24,11 +24,11 @@ typedef enum mpt_dtype {
   MPT_FLOAT8E5M2 = 19
 } mpt_dtype;
 
-/* What a tensor of the persistent state block is for. */
+/* The role of a tensor of the persistent state block. */
 typedef enum mpt_role {
   MPT_ROLE_PARAMETER = 0,   /* trained; stored in the type the step computes with */
   MPT_ROLE_MASTER = 1,      /* wide copy of the parameter named by `of` */
-  MPT_ROLE_SLOT = 2,        /* optimizer slot (momentum, first or second moment) of the parameter named by `of` */
+  MPT_ROLE_SLOT = 2,        /* optimizer state (momentum, first or second moment) of the parameter named by `of` */
   MPT_ROLE_STATISTIC = 3,   /* batch-norm running mean or variance */
   MPT_ROLE_SCALE = 4,       /* loss scale and its counters */
   MPT_ROLE_RNG = 5,         /* seed and counter of the dropout generator */

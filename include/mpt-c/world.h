@@ -3,11 +3,11 @@
  *
  * Plain C, in the style of runtime.h: a status from every call, mpt_last_error() for its text. Every process makes one
  * world and has a number in it, its rank, from 0 on. Calls marked "collective" are made by all ranks, in the same
- * order; a rank that makes another one than its peers is told so, with what both were at.
+ * order; a rank that makes another one than its peers is told so, with both calls.
  *
- * Faults: once a rank dies, hangs or is cut off, every call on the world, those that wait included, returns
+ * Faults: once a rank dies, hangs or is cut off, every call on the world, also one that waits, returns
  * MPT_PEER_LOST, and mpt_last_error() has its number. The world is of no further use then: destroy it, and restart from
- * the last checkpoint. Times are those of mpt_world_options; docs/distributed.md has the whole contract.
+ * the last checkpoint. mpt_world_options sets the times; docs/distributed.md has the whole contract.
  *
  * Threads: a world is used by one thread at a time, and has a thread of its own that sends and receives. */
 #ifndef MPT_C_WORLD_H
@@ -23,8 +23,8 @@ typedef struct mpt_world mpt_world;
 
 enum { MPT_WORLD_VERSION = 1 }; /* of the structures below */
 
-/* Set `version`, zero the rest, then set what differs. What is left at zero is taken from the launcher: torchrun, Open
- * MPI's mpirun, an mpiexec that speaks PMI or PMIx, srun. Without a launcher the world is this process alone. */
+/* Set `version`, zero the rest, then set the fields that differ. Fields left at zero are taken from the launcher:
+ * torchrun, Open MPI's mpirun, an mpiexec with PMI or PMIx, srun. Without one the world is this process alone. */
 typedef struct mpt_world_options {
   int32_t version;       /* MPT_WORLD_VERSION */
   int32_t rank, size;    /* size 0: both from the launcher */
@@ -41,7 +41,7 @@ typedef struct mpt_world_options {
 } mpt_world_options;
 
 /* Collective. `options` may be NULL. MPT_INVALID_ARGUMENT for options that do not fit, MPT_PEER_LOST for ranks that did
- * not come, MPT_INCOMPATIBLE for those of another version or size, MPT_NOT_FOUND without an MPI library. */
+ * not come, MPT_INCOMPATIBLE for ranks of another version or size, MPT_NOT_FOUND without an MPI library. */
 mpt_status mpt_world_init(const mpt_world_options *options, mpt_world **out);
 
 /* Leaves the world. Ranks that still need this one get MPT_PEER_LOST. With MPI it waits for the others, unless one is

@@ -15,7 +15,7 @@
 
 namespace mpt {
 
-/// A call failed; what() says why, and `status` is the C interface's.
+/// A call failed; `what()` says why, and `status` is the C interface's.
 class Error : public std::runtime_error {
 public:
   Error(mpt_status status, const std::string &text) : std::runtime_error(text), status(status) {}
@@ -129,12 +129,12 @@ private:
   std::vector<Tensor> tensors;
 };
 
-/// What differs from the defaults of mpt_trainer_options.
+/// mpt_trainer_options, with defaults.
 struct Options {
   int threads = 0;
   int device = 0;
   const uint64_t *seed = nullptr; ///< of dropout; null keeps the one in the weights file
-  std::string weights;            ///< initial values; those beside the library when empty
+  std::string weights;            ///< initial values; empty: the file beside the library
   std::map<std::string, std::string> settings;
   mpt_world *world = nullptr;
 };

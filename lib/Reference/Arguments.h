@@ -11,8 +11,8 @@ namespace mpt {
 /// input has another shape or kind, or an index out of its range.
 llvm::LogicalResult bindArguments(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> inputs, InterpreterFrame &frame);
 
-/// Runs a step with collectives: all its replicas at once, op by op, which meet at collectives. Inputs are those of the
-/// global step (globalType); those that a runtime fills in are ignored. Fails after an error where two replicas write
+/// Runs a step with collectives: all its replicas at once, op by op, which meet at collectives. Inputs are the global
+/// step's (globalType); inputs that a runtime fills in are ignored. Fails after an error where two replicas write
 /// different bits to a state, or return different ones. Writes go to `states`.
 llvm::FailureOr<llvm::SmallVector<Tensor>> callReplicas(mlir::func::FuncOp step, llvm::ArrayRef<Tensor> inputs,
                                                         EvaluationMode mode, EvaluationState &states);

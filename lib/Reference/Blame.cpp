@@ -64,7 +64,7 @@ public:
       const Tensor &value = frame.get(result);
       if (isFinite(value))
         continue;
-      // A constant may hold infinities on purpose, masks do, and what moves them holds them too.
+      // A constant may hold infinities on purpose, as masks do, and so may results computed from it.
       bool readsMeant = op->hasTrait<OpTrait::ConstantLike>() ||
                         llvm::any_of(op->getOperands(), [&](Value operand) { return meant.contains(operand); });
       if (readsMeant && !hasNaN(value)) {
@@ -100,7 +100,7 @@ private:
     found->advice = adviceForResult(op, result);
   }
 
-  /// What to change so that `result` stays finite.
+  /// Changes that keep `result` finite.
   std::string adviceForResult(Operation *op, OpResult result) {
     bool isNarrow = cast<FloatType>(getElementTypeOrSelf(result)).getWidth() < 32;
     // Differentiation puts the backward pass behind the op that computes the loss.

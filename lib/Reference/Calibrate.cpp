@@ -95,8 +95,8 @@ private:
       profile.add(x);
   }
 
-  /// What an op's results are. Differentiation puts the backward pass behind the op that computes the loss; what uses a
-  /// parameter's gradient belongs to the update.
+  /// The kind of an op's results. Differentiation puts the backward pass behind the op that computes the loss; ops that
+  /// use a parameter's gradient belong to the update.
   StringRef kindOf(Operation *op) {
     auto [entry, isNew] = kinds.try_emplace(op, "activation");
     if (!isNew)

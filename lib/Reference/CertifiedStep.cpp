@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is certified: a module in the interpreter, or an emitted library by way of its C interface.
+// Subjects of a validation: a module in the interpreter, or an emitted library by way of its C interface.
 #include "NamedCall.h"
 
 #include "mpt-c/runtime.h"
@@ -54,7 +54,7 @@ struct Runtime {
   decltype(&mpt_trainer_state) state = nullptr;
   decltype(&mpt_trainer_read) read = nullptr;
 
-  /// The error says what is missing.
+  /// Returns an error message that names the missing library or symbol; empty without one.
   std::string open(const std::string &path) {
     std::string error;
     llvm::sys::DynamicLibrary library = llvm::sys::DynamicLibrary::getPermanentLibrary(path.c_str(), &error);

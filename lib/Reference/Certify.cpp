@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a step beside what was meant, FP64 and the error model, and says where it is farther off than it may be.
+// Runs a step beside the intended computation, FP64 and the error model, and says where it is farther off than it may
+// be.
 #include "mpt/Reference/Certificate.h"
 
 #include "Drift.h"
@@ -17,19 +18,19 @@ using llvm::json::Object;
 
 namespace {
 
-/// What right code may be off beside the spread of the error model's runs.
+/// The error that right code may have beside the spread of the error model's runs.
 constexpr double tiny = 1e-5;
 /// Two executions of one module round alike but for the order of sums in FP32: the share of the spread that is left,
-/// and what runs with sums in another order are off, times a factor.
+/// and the error of runs with sums in another order, times a factor.
 constexpr double alikeFactor = 0.1, alikeTiny = 1e-4, reorderedFactor = 2.5;
-/// A value at a kink goes one way in some right executions and the other way in the rest. What these are off themselves
-/// is allowed, with a margin, since one more may be off more than all that were run.
+/// A value at a kink goes one way in some right executions and the other way in the rest. The error of
+/// such executions is allowed, with a margin, since one more may be off more than all that were run.
 constexpr double kinkFactor = 1.25;
 constexpr uint64_t samples = 3;
 /// Runs of either kind before a value is said to be off: three seldom see both ways of every kink.
 constexpr uint64_t manySamples = 15;
 
-/// More than the spread where few elements say what it is.
+/// A factor on the spread: larger where few elements determine it.
 double spreadFactor(const Tensor &value) {
   return 1.0 + 4.0 / std::sqrt(static_cast<double>(std::max<int64_t>(1, value.size())));
 }
@@ -134,14 +135,14 @@ struct Side {
   func::FuncOp step, gradients;
 };
 
-/// All runs of one step. `ours` is what is certified.
+/// All runs of one step. `ours` is the step under validation.
 struct Runs {
   NamedTensors before, between;
   StepRun ours, meant, center, exact, exactMoved;
   SmallVector<StepRun> moved, reordered;
 };
 
-/// What a certificate says.
+/// The rows of a report.
 struct Rows {
   Array steps, gradients, updates, meant, tensors, failures;
 };
@@ -304,7 +305,7 @@ private:
     return success();
   }
 
-  /// Against the same model trained in FP64 all along, which takes back what ours skips.
+  /// Against the same model trained in FP64 all along, which takes back the steps that ours skips.
   LogicalResult compareLoss(int64_t i, const Batch &batch, Runs &runs) {
     for (auto &[name, value] : exact.state()) {
       auto role = roles.find(name);
@@ -332,7 +333,7 @@ private:
     return success();
   }
 
-  /// A skipped step moves scales, random counters and sums over micro-steps alone; those as they were meant to.
+  /// A skipped step moves scales, random counters and sums over micro-steps alone, as they were meant to.
   void compareSkipped(int64_t i, const Runs &runs) {
     for (const auto &[name, value] : runs.ours.after) {
       auto role = roles.find(name);
@@ -348,9 +349,9 @@ private:
     }
   }
 
-  /// The most that a gradient or an update may be off, relative to its `length`, whatever types do to it: what a user
-  /// expects of a type, or what first-order errors of that size come to where the model itself magnifies errors. All,
-  /// where the value is noise in FP32 too.
+  /// The most that a gradient or an update may be off, relative to its `length`, whatever types do to it: the error
+  /// that a user expects of a type, or first-order errors of that size where the model itself magnifies errors.
+  /// Infinite where the value is noise in FP32 too.
   double ceiling(double spreadInFloat, double length) const {
     double noise = length > 0.0 ? spreadInFloat / length : spreadInFloat > 0.0 ? INFINITY : 0.0;
     if (noise > 1e-3)
@@ -358,14 +359,14 @@ private:
     return std::max({0.2, 4 * narrowest, std::min(0.75, noise * narrowest / 0x1p-24)});
   }
 
-  /// An error and its limit, relative to the length of what it is an error of. More samples do not raise a ceiling.
+  /// A value's error and its limit, relative to the length of the exact value. More samples do not raise a ceiling.
   struct Judged {
     double relative, limit;
     bool isCeiling;
   };
 
-  /// Roundings may lead `rounded` away, and no farther than `most` lengths. Of no length, what roundings lead to is
-  /// noise, or nothing.
+  /// Roundings may lead `rounded` away, and no farther than `most` lengths. Without a length, an error beyond that is
+  /// infinite, and any other 0.
   static Judged judge(double error, double length, double rounded, double most) {
     bool isCeiling = rounded > most * length;
     double allowed = isCeiling ? most * length : rounded;
@@ -374,7 +375,7 @@ private:
     return {error > allowed ? INFINITY : 0.0, tiny, isCeiling};
   }
 
-  /// What to do where the policy's roundings, not the library, lead beyond what is expected.
+  /// Advice where the policy's roundings, not the library, lead beyond the ceiling.
   static std::string adviceFor(double rounding) {
     return llvm::formatv("; the policy's roundings come to {0} on this batch: take more samples, or keep it wide",
                          text(rounding));
@@ -392,7 +393,7 @@ private:
       double most = ceiling(inFloat, length);
       auto [relative, model, isCeiling] = judge(error, length, factor * spread, most);
       double limit = limits.gradientError.value_or(model);
-      // The cosine of a value and what lies `model` of its norm away: any, from one norm on.
+      // The cosine of a value with another one `model` of its norm away: any, from one norm on.
       double least = limits.gradientCosine.value_or(model < 1.0 ? std::sqrt(1.0 - model * model) : -1.0);
       double angle = cosine(value, found->second);
       std::string advice = isCeiling ? adviceFor(factor * spread / length) : "";
@@ -411,7 +412,7 @@ private:
     }
   }
 
-  /// What the step added to each parameter, and its narrow copy.
+  /// The step's change of each parameter, of its master where it has one.
   void compareUpdates(int64_t i, const Runs &runs) {
     for (const auto &[name, role] : roles) {
       auto expected = runs.exact.after.find(name);
@@ -450,7 +451,7 @@ private:
     }
   }
 
-  /// How far the value `name` may be from what was meant: what sums in another order make of it.
+  /// How far the value `name` may be from the intended one: as far as sums in another order lead.
   double alikeLimit(const std::string &name, NamedTensors StepRun::*part, const Runs &runs) {
     const Tensor &meant = (runs.meant.*part).at(name);
     if (!meant.isFloat())

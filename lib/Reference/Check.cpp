@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Check ops: a failed one reports where, what came and what was expected; the run goes on and fails at its end.
+// Check ops: a failed one reports the place, the actual and the expected value; the run goes on and fails at its end.
 #include "CheckRules.h"
 
 #include "mpt/Dialect/Check/CheckDialect.h"

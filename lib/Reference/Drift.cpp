@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distances between tensors, and what types did to the values of a call.
+// Distances between tensors, and the errors that types cause in the values of a call.
 #include "Drift.h"
 
 using namespace mlir;

@@ -15,7 +15,7 @@ double distance(const Tensor &a, const Tensor &b);
 /// 1 for two zero vectors.
 double cosine(const Tensor &a, const Tensor &b);
 
-/// What the type of one tensor did to its values in one run.
+/// The errors that the type of one tensor caused in its values in one run.
 struct TensorDrift {
   std::string key, type;
   double underflowShare = 0.0, overflowShare = 0.0, maxUlp = 0.0, meanUlp = 0.0, relativeError = 0.0;
@@ -43,7 +43,7 @@ private:
   const Recorder &rounded;
 };
 
-/// A perturbed call, which adds to each drift what the error model has for it.
+/// A perturbed call, which adds to each drift the error that the error model has for it.
 class ModelWatch : public Perturbation {
 public:
   ModelWatch(uint64_t seed, DriftWatch &watch) : Perturbation(seed), watch(watch) {}

@@ -39,7 +39,7 @@ int64_t mpt::reductionLength(Operation *op) {
 
 static void addErrors(Operation *op, ErrorModel &model);
 
-/// Composite contractions err as the steps that they stand for: those are built before `op`, and erased again.
+/// Composite contractions err as the steps that they stand for: the steps are built before `op`, and erased again.
 static bool addErrorsOfSteps(Operation *op, PrecisionSemantics semantics, ErrorModel &model) {
   auto composite = dyn_cast<Decomposable>(op);
   if (!composite || semantics.getNumericClass() != NumericClass::Contraction)

@@ -15,7 +15,7 @@ double mpt::roundingsOf(Operation *op) {
     auto state = SymbolTable::lookupNearestSymbolFrom<train::StateOp>(op, read.getStateAttr());
     return state && state.getRole() != train::Role::scale;
   }
-  // What makes scales has one element; what applies them rounds.
+  // Ops that make scales have one element; ops that apply them round.
   if (isa<train::TrainDialect>(op->getDialect()))
     return op->getNumResults() == 1 && cast<RankedTensorType>(op->getResult(0).getType()).getNumElements() > 1;
   if (op->hasTrait<OpTrait::ConstantLike>())
@@ -58,7 +58,7 @@ void Perturbation::move(Tensor &value, FloatType type, double roundings) {
       x += share(engine) * format.epsilon() * std::max(std::fabs(x), format.smallestNormal());
 }
 
-/// Root mean square of the finite elements: what cancels in a sum leaves errors of its terms' size.
+/// Root mean square of the finite elements: a sum that cancels leaves errors of its terms' size.
 static double typicalSize(const Tensor &value) {
   double square = 0.0;
   for (int64_t i = 0; i < value.size(); ++i)
@@ -68,7 +68,7 @@ static double typicalSize(const Tensor &value) {
 }
 
 void Reordering::adjust(Operation *op, InterpreterFrame &frame) {
-  // What moves values, and casts do too, rounds alike in both.
+  // Ops that move values, casts among them, round alike in both.
   auto semantics = dyn_cast<PrecisionSemantics>(op);
   if (!semantics || semantics.getNumericClass() == NumericClass::Movement || roundingsOf(op) == 0.0)
     return;

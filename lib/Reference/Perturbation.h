@@ -14,9 +14,9 @@ double roundingsOf(mlir::Operation *op);
 
 /// In an interpreter that computes in FP64: moves every float that an op computes, or reads from state, by a random
 /// share of `magnified` times the error that rounding it to its type may have. A stochastic rounding errs by twice
-/// that, a sum of n terms by the root of n roundings of its accumulator. What such runs differ by is what right code in
-/// these types may differ by, whatever the order of its sums. Magnified, they cross every kink (of ReLU, of a maximum)
-/// that right code may cross. Scales (powers of two) and what only moves values stay as they are.
+/// that, a sum of n terms by the root of n roundings of its accumulator. Such runs differ by as much as right code in
+/// these types may, whatever the order of its sums. Magnified, they cross every kink (of ReLU, of a maximum) that right
+/// code may cross. Scales (powers of two) and values that are only moved stay as they are.
 class Perturbation : public InterpreterObserver {
 public:
   explicit Perturbation(uint64_t seed, double magnified = 4.0) : engine(seed), magnified(magnified) {}
@@ -31,9 +31,9 @@ private:
 };
 
 /// In an interpreter that rounds exactly: moves the result of every op but casts by a random share of `magnified` times
-/// what FP32 may err by, the root of n roundings for a sum of n terms, before the op rounds it. What such runs differ
-/// by is what two right executions of one module in one set of types may differ by: sums in another order, functions by
-/// other polynomials. An element of a narrow type moves as seldom as it lies so close to where its rounding turns.
+/// the error that FP32 may have, the root of n roundings for a sum of n terms, before the op rounds it. Such runs
+/// differ as two right executions of one module in one set of types may: by sums in another order, by other polynomials
+/// of functions. An element of a narrow type moves as seldom as it lies so close to where its rounding turns.
 class Reordering : public InterpreterObserver {
 public:
   explicit Reordering(uint64_t seed, double magnified = 4.0) : engine(seed), magnified(magnified) {}

@@ -79,7 +79,7 @@ public:
     return success();
   }
 
-  /// What all replicas return, and in `after` what they wrote.
+  /// The results that all replicas return, and in `after` the states that they wrote.
   FailureOr<SmallVector<Tensor>> finish(EvaluationState &after) {
     after.failedChecks = states.front().failedChecks;
     for (auto &[name, value] : states.front().writes)
@@ -110,7 +110,7 @@ public:
   }
 
 private:
-  /// Replica `number`'s rows of an input, or what the runtime would fill in.
+  /// Replica `number`'s rows of an input, or the number that the runtime would fill in.
   Tensor inputOf(unsigned index, const Tensor &global, int64_t number) {
     auto type = cast<RankedTensorType>(step.getArgument(index).getType());
     if (isFilledIn(step, index)) {
@@ -124,7 +124,7 @@ private:
     return pieceOf(global, global.getType().clone(type.getShape()), number);
   }
 
-  /// Elements [number n, (number + 1) n) of `whole`, with n those of `type`; zeros behind its last one.
+  /// Elements [number n, (number + 1) n) of `whole`, with n the elements of `type`; zeros behind its last one.
   static Tensor pieceOf(const Tensor &whole, RankedTensorType type, int64_t number) {
     Tensor piece(type);
     const int64_t start = number * piece.size();

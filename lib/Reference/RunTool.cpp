@@ -114,7 +114,7 @@ double magnitudeOf(ArrayRef<Tensor> tensors) {
   return magnitude;
 }
 
-/// Writes what `compare` would allow, one FP64 number a result.
+/// Writes the tolerances of `compare`, one FP64 number a result.
 LogicalResult saveTolerances(func::FuncOp function, StringRef path, ArrayRef<Tensor> inputs,
                              const std::map<std::string, Tensor> &outputs) {
   if (path.empty())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each runtime call of a function does, in words and numbers: the rows of a profile.
-// Matcher: one case an op of dialect rt that is a call, with what the call is named in profiles.
+// The runtime calls of a function, in words and numbers: the rows of a profile.
+// Matcher: one case an op of dialect rt that is a call, with the call's name in profiles.
 #include "Program.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"

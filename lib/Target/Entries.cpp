@@ -123,7 +123,7 @@ private:
     ir.SetInsertPoint(next);
   }
   llvm::Value *site() { return ir.getInt64(info.callSites++); }
-  /// A call of the target's runtime; those of a device have a status each.
+  /// A call of the target's runtime; calls of a device have a status each.
   void request(StringRef name, SmallVector<llvm::Value *> operands) {
     operands.insert(operands.begin(), exec);
     std::string function = program.callPrefix + name.str();
@@ -149,7 +149,7 @@ private:
     return success();
   }
 
-  /// With what the runtime knows about it.
+  /// The op's calls, with their entries in the function's table.
   LogicalResult emitCall(Operation *op) {
     if (failed(emit(op)))
       return failure();

@@ -71,7 +71,7 @@ StringRef safetensorsType(int64_t dtype) {
 
 ElementsAttr initialValue(const TensorInfo &info) { return train::StateOp(info.state).getValueAttr(); }
 
-/// Closes `out` and reports what went wrong with it.
+/// Closes `out` and reports an error of it.
 llvm::Error finish(llvm::raw_fd_ostream &out, StringRef file) {
   out.close();
   if (!out.has_error())
@@ -117,7 +117,7 @@ llvm::Error OutputFolder::open() {
   }
 }
 
-/// Removes what compilations that were killed have left: living ones hold a lock.
+/// Removes folders that killed compilations have left: living ones hold a lock.
 void OutputFolder::removeStale() {
   std::error_code code;
   for (fs::directory_iterator entry(folder, code), end; entry != end && !code; entry.increment(code)) {

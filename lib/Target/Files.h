@@ -14,7 +14,7 @@ class OutputFolder {
 public:
   explicit OutputFolder(std::string folder) : folder(std::move(folder)) {}
   ~OutputFolder();
-  /// Makes a hidden folder inside, in which files wait for the commit; those of killed compilations go.
+  /// Makes a hidden folder inside, in which files wait for the commit; folders of killed compilations go.
   llvm::Error open();
   /// Where to write file `name`; it becomes `folder`/name on commit.
   std::string stage(llvm::StringRef name);

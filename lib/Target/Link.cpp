@@ -38,7 +38,7 @@ Error mpt::target::link(ArrayRef<std::string> objects, StringRef output, const L
                                                     : "cannot run the linker '" + options.linker + "'");
   std::vector<std::string> arguments{linker};
   auto add = [&](std::initializer_list<std::string> more) { arguments.insert(arguments.end(), more); };
-  // What the linker itself understands, as a driver passes it on.
+  // An option of the linker itself, as a driver passes it on.
   auto forward = [&](std::string option) {
     if (driver)
       arguments.push_back("-Xlinker"); // -Wl would split a name at its commas
@@ -69,7 +69,7 @@ Error mpt::target::link(ArrayRef<std::string> objects, StringRef output, const L
       add({"-lm"});
   }
   SmallVector<StringRef> views(arguments.begin(), arguments.end());
-  // What the linker says is kept for the diagnostic.
+  // The linker's output is kept for the diagnostic.
   SmallString<128> log;
   if (std::error_code code = sys::fs::createTemporaryFile("mpt-link", "log", log))
     return createStringError(code, "cannot make a temporary file: " + code.message());

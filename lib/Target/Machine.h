@@ -15,7 +15,7 @@ namespace mpt::target {
 struct Machine {
   std::unique_ptr<llvm::TargetMachine> target;
   std::string cpu;      ///< resolved name
-  std::string features; ///< comma-separated features that generated code may use, of those that libmpt_rt knows
+  std::string features; ///< comma-separated features, among the ones libmpt_rt knows, that generated code may use
 
   /// `cpu` may be "native".
   static llvm::Expected<Machine> create(llvm::StringRef cpu);

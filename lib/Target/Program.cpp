@@ -35,8 +35,8 @@ LogicalResult describe(Operation *at, ShapedType type, TensorInfo &info) {
   return success();
 }
 
-/// SHA-256 of what makes two states interchangeable: names, shapes and types. A parameter that is read rounded counts
-/// as the master and the narrow copy that other libraries of the model have: each reads the state of the other.
+/// SHA-256 of names, shapes and types: states that agree in them are interchangeable. A parameter that is read rounded
+/// counts as the master and the narrow copy that other libraries of the model have: each reads the state of the other.
 std::string fingerprintOf(const Program &program) {
   std::string text;
   llvm::raw_string_ostream out(text);
@@ -96,7 +96,7 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
     end += llvm::alignTo(info.bytes, 64);
     program.state.insert({state.getSymName(), info});
   }
-  // Behind what every replica has: the shard of replica k lies k shards further on.
+  // Behind the state that every replica has: the shard of replica k lies k shards further on.
   for (auto &[name, info] : program.state)
     if (info.divided)
       info.offset += program.stateBytes;

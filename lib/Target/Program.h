@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an emitted library contains besides code: tables of tensors, offsets, constants.
+// Contents of an emitted library besides code: tables of tensors, offsets, constants.
 #ifndef MPT_TARGET_PROGRAM_H
 #define MPT_TARGET_PROGRAM_H
 
@@ -21,24 +21,24 @@ struct TensorInfo {
   llvm::SmallVector<int64_t, 4> shape;
   mlir::Type element;
   int64_t dtype = 0, role = 0, bytes = 0, offset = 0;
-  llvm::SmallVector<int64_t, 4> wholeShape; ///< of a divided state; `shape`, `bytes` and `offset` are those of a shard
+  llvm::SmallVector<int64_t, 4> wholeShape; ///< of a divided state; `shape`, `bytes` and `offset` describe a shard
   bool divided = false;
   train::StateOp state; ///< null for inputs and outputs
 };
 
-/// What mpt_call_desc says.
+/// The contents of an mpt_call_desc.
 struct CallInfo {
   std::string what, node;
   int64_t bytes = 0, flops = 0;
 };
 
-/// What mpt_buffer_desc says.
+/// The contents of an mpt_buffer_desc.
 struct BufferInfo {
   std::string what, node;
   int64_t bytes;
 };
 
-/// What mpt_index_desc says.
+/// The contents of an mpt_index_desc.
 struct IndexInfo {
   int64_t input;
   std::string node;
@@ -63,7 +63,7 @@ struct KernelEntry {
   int64_t numArgs;
 };
 
-/// What mpt_image_desc says; an image for the host names functions instead of bytes.
+/// The contents of an mpt_image_desc; an image for the host names functions instead of bytes.
 struct Image {
   int64_t kind, arch;
   std::string bytes;
@@ -74,7 +74,7 @@ struct Image {
 struct Program {
   std::string name, fingerprint;
   llvm::MapVector<llvm::StringRef, TensorInfo> state;
-  int64_t stateBytes = 0, shardBytes = 0; ///< of all state for one replica, and of what is divided
+  int64_t stateBytes = 0, shardBytes = 0; ///< of all state for one replica, and of its divided part
   std::vector<FunctionInfo> functions;
   llvm::SmallVector<mlir::func::FuncOp> kernels;
   std::string target, runtime, cpu, cpuFeatures; ///< names of the target and of its runtime library
@@ -97,14 +97,14 @@ std::string headerOf(const Program &program);
 /// Bytes of a constant in memory order; `sink` gets them in pieces.
 llvm::LogicalResult streamBytes(mlir::ElementsAttr value, llvm::function_ref<void(llvm::ArrayRef<char>)> sink);
 
-/// What the runtime call `op` does, or nothing for ops that make no call.
+/// The table entry of the runtime call `op`, or nothing for ops that make no call.
 std::optional<CallInfo> callOf(mlir::Operation *op);
 
 /// The largest buffers of a function's arena, largest first.
 std::vector<BufferInfo> largestBuffers(mlir::func::FuncOp function);
 
-/// Adds the entry points of `program` to `out`; kernels are declared. Counts call sites. With `checks`, what a call
-/// writes is looked at by the runtime.
+/// Adds the entry points of `program` to `out`; kernels are declared. Counts call sites. With `checks`, the
+/// runtime looks at the results of each call.
 llvm::LogicalResult buildEntries(Program &program, llvm::Module &out, bool checks = false);
 /// Adds the table mpt_module; the entry points are there.
 void buildTables(const Program &program, llvm::StringRef manifest, llvm::Module &out);

@@ -13,7 +13,7 @@ using llvm::Constant;
 
 namespace {
 
-// The order and width of fields below are those of the structs; all are pointers or 64-bit integers.
+// Fields below have the order and width of the structs; all are pointers or 64-bit integers.
 static_assert(sizeof(mpt_tensor_desc) == 8 * 8 && sizeof(mpt_function_desc) == 15 * 8 &&
                   sizeof(mpt_call_desc) == 4 * 8 && sizeof(mpt_buffer_desc) == 3 * 8 &&
                   sizeof(mpt_kernel_desc) == 9 * 8 && sizeof(mpt_image_desc) == 4 * 8 &&

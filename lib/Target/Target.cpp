@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What targets have by default, and the registry.
+// Defaults of targets, and their registry.
 #include "mpt/Target/Target.h"
 
 using namespace mpt::target;

@@ -37,7 +37,7 @@ _Deleter = ctypes.CFUNCTYPE(None, c_void_p)
 DLManagedTensor._fields_ = [("tensor", DLTensor), ("context", c_void_p), ("deleter", _Deleter)]
 _capsule = ctypes.pythonapi.PyCapsule_New
 _capsule.argtypes, _capsule.restype = [c_void_p, ctypes.c_char_p, c_void_p], ctypes.py_object
-_handed_out = {}  # address of a DLManagedTensor to what it needs, until its consumer gives it back
+_handed_out = {}  # address of a DLManagedTensor to the objects it needs, until its consumer gives it back
 
 
 @_Deleter
@@ -106,7 +106,7 @@ def describe(name: bytes, type_name: str, shape, address: int) -> Tensor:
 
 
 def from_dlpack(name: bytes, value, target: str):
-    """(tensor, what to keep alive) of a DLPack object in host memory, or on the device of a target that has one; None
+    """(tensor, object to keep alive) of a DLPack object in host memory, or on the device of a target that has one; None
     where its layout is not dense."""
     kind = value.__dlpack_device__()[0]
     if kind not in HOST_DEVICES and not (kind == CUDA_DEVICE and target == "cuda"):
@@ -127,7 +127,7 @@ def from_dlpack(name: bytes, value, target: str):
 
 
 def to_tensor(name: str, value, target: str = "cpu"):
-    """(tensor, what to keep alive): shares the memory of dense arrays and copies others."""
+    """(tensor, object to keep alive): shares the memory of dense arrays and copies others."""
     key = name_bytes(name, "an input")
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"input '{name}': expected an array without a mask, got a masked one: give array.filled(value)")

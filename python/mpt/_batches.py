@@ -13,7 +13,7 @@ from ._safetensors import array, read
 
 class Batches:
     """Data as epochs of batches for one function of a model. The order within an epoch depends on `seed` and the epoch's number
-    alone, so that a resumed run sees what it would have seen.
+    alone, so that a resumed run sees the same batches.
 
     data      {input: array} of all samples; a folder of safetensors files, or one of them; or anything that can be iterated
               again: a list, a torch DataLoader, a function that gives the iterator of an epoch. Its items are dicts by input
@@ -51,7 +51,7 @@ class Batches:
                 yield batch
 
     def _cut(self, arrays: dict, order):
-        """Batches of the model's size out of rows; what is left over forms one where the library has its size."""
+        """Batches of the model's size out of rows; the rows left over form one where the library has its size."""
         rows, size = len(order), max(self.sizes)
         for start in range(0, rows, size):
             chosen = order[start:start + size]

@@ -13,7 +13,7 @@ from . import _errors
 from ._errors import CompileError, CompileWarning
 from ._native import find_compiler
 
-LIBRARIES = ("library", "static", "object", "llvm")  # what has a template beside it
+LIBRARIES = ("library", "static", "object", "llvm")  # outputs with a template beside them
 
 def option(name: str, value) -> list:
     """Keyword to command line: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout, a list repeats the
@@ -41,7 +41,7 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     model        path of an .onnx file, or a torch.nn.Module
     loss         loss to add: softmax-cross-entropy, mse, l1, bce-with-logits, or none (the default): the model has one; or a
                  list of losses that name their outputs, such as "mse,output=image,weight=0.5"
-    optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"; or a list, those after the first with the
+    optimizer    name and settings, such as "adamw,lr=1e-3,weight-decay=0.01"; or a list, all after the first with the
                  parameters that they update, such as "sgd,lr=0.1,params=head\\..*"
     policy       fp32 (the default), amp-f16, amp-bf16, or a policy file; an 8-bit one may end in ",measure=FILE", which keeps
                  8 bits where a table of `python -m mpt.measure` has them faster
@@ -50,18 +50,18 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
     inputs       example inputs of a torch module: a tuple of tensors, or a dict by name
     input_names  names for the inputs of a torch module given as a tuple
     name         name of the library; the file's stem by default
-    replicas     batches of the model that a global step takes, divided over processes: the same bits on any number of them; or
-                 "any", one batch a process, which is the default in a world of several processes; with shard_optimizer=True
-                 masters and slots are divided over them, so that a process holds those of its own alone; with
-                 sync_batch_norm=True batch norms take the statistics of all their rows
+    replicas     batches of the model that a global step takes, divided over processes: bitwise identical on any number of
+                 them; or "any", one batch a process, which is the default in a world of several processes; with
+                 shard_optimizer=True masters and optimizer state are divided over them, so that a process holds its own part
+                 alone; with sync_batch_norm=True batch norms take the statistics of all their rows
     world        mpt.init(): rank 0 compiles and the others wait, so that a folder that all see is written once
     flags        further options of mpt-opt: keep_f32="/head.*" is --keep-f32=/head.*, dropout=False is --no-dropout
 
     A torch module trains with autograd's gradients: detach, torch.no_grad, autograd.Functions and checkpointed blocks keep their
-    meaning, parameters with requires_grad=False are held, and what cannot be kept is refused (docs/onnx.md).
+    meaning, parameters with requires_grad=False are held, and modules whose gradients cannot be kept are refused (docs/onnx.md).
 
-    Raises CompileError with mpt-opt's diagnostics, errors first. Its warnings are mpt.CompileWarning of Python's warnings; what trains
-    and what is held goes to the logger "mpt". A library that an earlier call left in `out` is replaced, unless `name` is given.
+    Raises CompileError with mpt-opt's diagnostics, errors first. Its warnings are mpt.CompileWarning of Python's warnings; the lists
+    of trained and held tensors go to the logger "mpt". A library that an earlier call left in `out` is replaced, unless `name` is given.
     """
     if world is not None:
         replicas = replicas or ("any" if world.size > 1 else None)
@@ -85,11 +85,11 @@ def compile(model, *, out, loss=None, optimizer=None, policy=None, bind=None, in
 
 
 def exported(module, folder, inputs, input_names, name, flags: dict, trains, emit) -> str:
-    """The module's file in `folder`; parameters without gradients join those that `flags` freezes."""
+    """The module's file in `folder`; parameters without gradients join the ones that `flags` freezes."""
     from ._torch import export, export_inference, pattern
     path = os.path.join(folder, f"{name or type(module).__name__.lower()}.onnx")
     if trains:
-        flags.setdefault("tie", ".*")  # this export merges nothing: what is one tensor was one in the module
+        flags.setdefault("tie", ".*")  # this export merges nothing: one tensor was one in the module
     held = pattern(export(module, path, inputs, input_names, gradients=bool(trains)))
     if held and not flags.get("forward_only"):
         given = flags.get("freeze") or []
@@ -101,7 +101,7 @@ def exported(module, folder, inputs, input_names, name, flags: dict, trains, emi
 
 
 def libraries(folder) -> dict:
-    """{library: files of its model} of what mpt-opt wrote into a folder earlier."""
+    """{library: files of its model} of the libraries that mpt-opt wrote into a folder earlier."""
     found, folder = {}, pathlib.Path(os.fspath(folder))
     for library in folder.glob("lib*.so") if folder.is_dir() else ():
         stem = library.stem.removeprefix("lib")
@@ -115,7 +115,7 @@ def libraries(folder) -> dict:
 
 
 def replace(earlier: dict, out: str, library: str, named: bool) -> None:
-    """A folder that is loaded by its name holds one library. Those that were given a name of their own stay."""
+    """A folder that is loaded by its name holds one library. Libraries that were given a name of their own stay."""
     others = {name: files for name, files in earlier.items() if name != library}
     if not others:
         return
@@ -131,7 +131,7 @@ def replace(earlier: dict, out: str, library: str, named: bool) -> None:
 
 
 def _compile_once(world, make, out: str) -> str:
-    """What `make` writes on rank 0, known to be there on all ranks; its error on all of them."""
+    """Lets `make` write on rank 0, and returns on all ranks when the files are there; raises its error on all of them."""
     problem = ""
     if world.rank == 0:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the compiler refuses, and what it says beside that: warnings, and lines of the logger "mpt"."""
+"""Diagnostics of the compiler: errors of models that it refuses, warnings, and lines of the logger "mpt"."""
 import logging
 import re
 import sys
@@ -11,7 +11,7 @@ class CompileError(RuntimeError):
 
 
 class CompileWarning(UserWarning):
-    """What mpt-opt warned of while it compiled a model."""
+    """A warning of mpt-opt while it compiled a model."""
 
 
 class _Unheard(logging.Handler):
@@ -32,7 +32,7 @@ PROGRESS = re.compile(r"(importing|joining|phase|writing) ")
 
 
 def diagnostics(text: str) -> list:
-    """[(severity, text)] of what mpt-opt printed; what belongs to no diagnostic has no severity. Lines without a severity go on
+    """[(severity, text)] of mpt-opt's output; text outside of diagnostics has no severity. Lines without a severity go on
     with the one before: the source, and notes."""
     found = []
     for line in text.splitlines():
@@ -53,7 +53,7 @@ def failure(text: str) -> str:
 
 
 def report(text: str, stacklevel: int) -> None:
-    """Hands on what a compilation that succeeded said."""
+    """Hands on the output of a compilation that succeeded."""
     for severity, said in diagnostics(text):
         if severity in ("warning", "error"):
             warnings.warn(said, CompileWarning, stacklevel=stacklevel + 1)

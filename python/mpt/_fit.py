@@ -83,7 +83,7 @@ def deferred(signals=(signal.SIGINT, signal.SIGTERM)):
 
 
 class Fit:
-    """A run: where it is, and what it found. `place` is what a checkpoint notes beside the state."""
+    """A run: its progress and its results. `place` is the progress that a checkpoint notes beside the state."""
 
     def __init__(self, trainer, batches: Batches, validation: Batches | None, folder: RunFolder):
         self.trainer, self.batches, self.validation, self.folder = trainer, batches, validation, folder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of an exported graph beside autograd's: what capture does not see, such as hooks, is refused and not trained wrong."""
+"""Gradients of an exported graph beside autograd's: code that capture does not see, such as hooks, is refused and not trained wrong."""
 import copy
 import warnings
 
@@ -18,7 +18,7 @@ def copied(module):
 
 
 def replayed(program):
-    """The program as a module whose stated gradients autograd follows: their part of the graph runs with what arrives."""
+    """The program as a module whose stated gradients autograd follows: their part of the graph runs with the gradients that arrive."""
     import torch
     module = program.module()
     if not isinstance(module, torch.fx.GraphModule):

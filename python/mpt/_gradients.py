@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a torch module does to its own gradients (detach, no_grad, autograd.Function), kept in the exported graph as the operators
-StopGradient, Cotangent and CustomGradient of domain "mpt" (docs/onnx.md): torch.onnx.export drops all of it."""
+"""Changes of a torch module to its own gradients (detach, no_grad, autograd.Function), kept in the exported graph as the operators
+StopGradient, Cotangent and CustomGradient of domain "mpt" (docs/onnx.md): torch.onnx.export drops all of them."""
 import contextlib
 import functools
 import re
@@ -56,7 +56,7 @@ def translations() -> dict:
 
 
 class Context:
-    """What an autograd.Function writes to and reads from; every other attribute is its own."""
+    """The context that an autograd.Function writes to and reads from; every other attribute is its own."""
 
     def __init__(self, function, arguments):
         import torch
@@ -87,10 +87,10 @@ def like(gradient, argument):
 
 
 def stated(function, *arguments):
-    """What function.apply(*arguments) returns, with the backward pass of the function recorded beside it."""
+    """The results of function.apply(*arguments), with the backward pass of the function recorded beside it."""
     import torch
     from torch.utils.checkpoint import CheckpointFunction
-    if function is CheckpointFunction:  # the gradients of what it runs
+    if function is CheckpointFunction:  # the gradients of the function that it runs
         return arguments[0](*arguments[2:])
     context = Context(function, arguments)
     inside = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
@@ -188,7 +188,7 @@ def refuse_look_up(node) -> None:
 
 
 def mark_stops(program) -> dict:
-    """Puts stop_gradient where the program detaches a tensor, computes without gradients, or reads padding; {what: [where]}."""
+    """Puts stop_gradient where the program detaches a tensor, computes without gradients, or reads padding; {kind: [places]}."""
     import torch
     stop, found = operations().stop_gradient.default, {}
     without = getattr(torch.ops.higher_order, "wrap_with_set_grad_enabled", None)

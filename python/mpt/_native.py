@@ -21,7 +21,7 @@ class Error(RuntimeError):
 
 
 class Stalled(Error):
-    """Steps are skipped one after the other, and the loss scale does not fall any more; the text names what is not finite."""
+    """Steps are skipped one after the other, and the loss scale does not fall any more; the text names the values that are not finite."""
 
 
 class PeerLost(Error):
@@ -161,7 +161,7 @@ def path_bytes(path) -> bytes:
 
 
 def whole_number(value, what: str, least: int = -2**31, most: int = 2**31 - 1) -> int:
-    """An integer for the C API: ctypes takes what is left of one after its upper bits are gone."""
+    """An integer for the C API: ctypes drops the upper bits of larger ones."""
     if not least <= operator.index(value) <= most:
         raise ValueError(f"expected {what} from {least} to {most}, got {value}")
     return value

@@ -6,7 +6,7 @@ import numpy as np
 
 from ._weights import as_numpy, torch_or_none
 
-# Our slots and torch's, and the settings that both have.
+# Our names of optimizer state and torch's, and the settings that both have.
 LAYOUTS = {"sgd": ("SGD", {"momentum": "momentum_buffer"}, ("momentum", "dampening", "weight_decay", "nesterov")),
            "adam": ("Adam", {"moment1": "exp_avg", "moment2": "exp_avg_sq"}, ("betas", "eps", "weight_decay")),
            "adamw": ("AdamW", {"moment1": "exp_avg", "moment2": "exp_avg_sq"}, ("betas", "eps", "weight_decay"))}

@@ -48,7 +48,7 @@ def outside(found: dict, shift: float) -> list:
 
 
 def curves(log: list) -> str:
-    """Loss and metrics, learning rate, loss scale with what was skipped, norms."""
+    """Loss and metrics, learning rate, loss scale with skipped steps, norms."""
     steps = [record for record in log if record["kind"] == "step"]
     epochs = [record for record in log if record["kind"] == "epoch"]
     looks = [record for record in log if record["kind"] == "watch"]
@@ -73,7 +73,7 @@ def curves(log: list) -> str:
 
 
 def values(log: list) -> str:
-    """Exponents of gradients and parameters, and what formats lose of them."""
+    """Exponents of gradients and parameters, and the shares of them outside of formats."""
     looks = [record for record in log if record["kind"] == "watch"]
     if not looks:
         return ""

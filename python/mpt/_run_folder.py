@@ -51,7 +51,7 @@ class RunFolder:
         return sorted((note for note in notes if note.with_suffix(".safetensors").exists()), reverse=True)
 
     def resume(self, trainer) -> dict | None:
-        """Loads the newest checkpoint that can be read, and returns what was noted beside it."""
+        """Loads the newest checkpoint that can be read, and returns the progress noted beside it."""
         for note in self.found():
             try:
                 place = json.loads(note.read_text())
@@ -81,7 +81,7 @@ class RunFolder:
     # ---- the log ----
 
     def open_log(self, step: int) -> None:
-        """Continues the log behind `step`: what a killed run did after its last checkpoint is done again."""
+        """Continues the log behind `step`: steps of a killed run after its last checkpoint are done again."""
         path = self.path / "log.jsonl"
         kept = [record for record in read_log(path) if record.get("step", 0) <= step]
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))

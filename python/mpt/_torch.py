@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch modules to ONNX in training form: batch norm and dropout stay what they are in training, every parameter keeps its
-name, and gradients stay those of autograd. torch.onnx.export's defaults fold batch norm into convolutions, merge equal parameters,
-and drop what a module says of its gradients."""
+"""PyTorch modules to ONNX in training form: batch norm and dropout stay as they are in training, every parameter keeps its
+name, and gradients stay autograd's. torch.onnx.export's defaults fold batch norm into convolutions, merge equal parameters,
+and drop a module's changes to its gradients."""
 import contextlib
 import logging
 import os
@@ -53,14 +53,14 @@ def told(name: str):
 
 
 def captured(module, arguments, keywords):
-    """The module's graph, in which autograd.Functions have the operators of _gradients, and what those functions were."""
+    """The module's graph, in which autograd.Functions have the operators of _gradients, and the names of these functions."""
     import torch
     with _gradients.recorded() as functions:
         try:
             program = torch.export.export(module, arguments, keywords, strict=False)
         except _gradients.CompileError:
             raise
-        except Exception:  # what only TorchDynamo understands; gradients are compared afterwards
+        except Exception:  # code that only TorchDynamo understands; gradients are compared afterwards
             functions.clear()
             program = torch.export.export(module, arguments, keywords, strict=True)
     return program, functions
@@ -116,7 +116,7 @@ def export(module, path, inputs, input_names=None, gradients: bool = True) -> li
 
 
 def say(name: str, stops: dict, functions, held: list) -> None:
-    """The census of what the module says of its gradients, on one line; nothing where it says nothing."""
+    """The census of the module's changes to its gradients, on one line; nothing where there are none."""
     def some(items):
         items = list(dict.fromkeys(items))
         return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")

@@ -45,7 +45,7 @@ def alone(method):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step computed. `grad_norm` is the global norm of the gradients before clipping, None where the step does not
+    """Results of a step. `grad_norm` is the global norm of the gradients before clipping, None where the step does not
     compute it: without clip_norm it would cost a pass over all gradients."""
     loss: float
     skipped: bool
@@ -65,8 +65,8 @@ class Trainer:
              they name "libraries", cuBLASLt and cuDNN are found in Python's packages too
     runtime  path of the runtime library; None means the one beside the package or the compiler
     world    mpt.init(), for a library compiled with replicas: rank r of N then trains its replicas r*V/N to (r+1)*V/N - 1, and
-             every step takes the rows of these. Making a trainer, step, load and save are collective; results are those of
-             the global step, the same on every rank, and one rank writes what save writes
+             every step takes the rows of these. Making a trainer, step, load and save are collective; results are the
+             global step's, the same on every rank, and one rank writes the file of save
     data_parallel  True stands for world=mpt.init() without arguments: the launcher's world, joined once a process
 
     Inputs are dicts from name to array: numpy, anything with the buffer protocol, or DLPack (a torch tensor). They are
@@ -126,7 +126,7 @@ class Trainer:
                         "save(path) and load(path)")
 
     def __getattr__(self, name):
-        # Only what is not there comes here: the handles of a trainer that has been closed.
+        # Only missing attributes come here: the handles of a trainer that has been closed.
         if name in ("_trainer", "_model"):
             raise ValueError("the trainer is closed; make another with mpt.Trainer(path)")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
@@ -148,7 +148,7 @@ class Trainer:
 
     @property
     def manifest(self) -> dict:
-        """What the compiler noted: policy, optimizer and its settings, source file."""
+        """Notes of the compiler: policy, optimizer and its settings, source file."""
         return json.loads(self._runtime.library.mpt_model_manifest(self._model))
 
     @property
@@ -235,15 +235,15 @@ class Trainer:
 
     @alone
     def parameters(self, trained: bool = False) -> dict:
-        """{name: float32 array} of every parameter, from its master where there is one: frozen ones (freeze=...) too, unless only
-        those that steps change are asked for by `trained`."""
+        """{name: float32 array} of every parameter, from its master where there is one: frozen ones (freeze=...) too, unless
+        `trained` asks for the ones alone that steps change."""
         frozen = {t.name.decode() for t, role in self._state() if role == FROZEN} if trained else ()
         return {name: self.parameter(name) for name in self._shapes if name not in frozen}
 
     @alone
     def trained(self) -> dict:
-        """What steps change and what they leave: {"tensors": {name: shape}, "values": their number, "held": {name: why}}. Tensors
-        that `held` names were in the model's file and do not train."""
+        """Tensors that steps change, and ones that they leave: {"tensors": {name: shape}, "values": their number, "held": {name: why}}.
+        Tensors that `held` names were in the model's file and do not train."""
         frozen = {t.name.decode() for t, role in self._state() if role == FROZEN}
         tensors = {name: shape for name, shape in self._shapes.items() if name not in frozen}
         return {"tensors": tensors, "values": sum(int(np.prod(shape)) for shape in tensors.values()),
@@ -284,7 +284,7 @@ class Trainer:
     @alone
     def load_state_dict(self, state: dict, strict: bool = True) -> tuple:
         """Takes such weights, masters and narrow copies, and nothing where one does not fit. Of names of one tensor, one is enough.
-        Returns the names that are missing and those that are unknown, which are an error unless strict=False."""
+        Returns the names that are missing and the names that are unknown, which are an error unless strict=False."""
         return self._weights.load(state, strict)
 
     @alone
@@ -304,18 +304,18 @@ class Trainer:
 
     @alone
     def load_optimizer_state_dict(self, state: dict) -> None:
-        """Takes the state of torch.optim's optimizer: moments, the number of steps and the learning rate. Other settings are those
-        that the library was compiled with; a state with others is refused."""
+        """Takes the state of torch.optim's optimizer: moments, the number of steps and the learning rate. Other settings are as
+        the library was compiled with; a state with others is refused."""
         OptimizerState(self._weights).load(state)
 
     @alone
     def start(self, inputs: dict) -> None:
-        """Starts a step and does not wait for it; `metrics` reads what it computed."""
+        """Starts a step and does not wait for it; `metrics` reads its results."""
         self._run("step", inputs, wait=False)
 
     @alone
     def metrics(self) -> StepResult:
-        """What the last step computed."""
+        """Results of the last step."""
         metrics = _native.Metrics()
         self._runtime.call("mpt_trainer_metrics", self._trainer, b"step", byref(metrics))
         return self._result(metrics)
@@ -338,7 +338,7 @@ class Trainer:
     @alone
     def save(self, path, sharded: bool = False) -> None:
         """Writes the whole state as safetensors; an existing file is replaced at once or not at all. With `sharded`, each rank
-        writes what it has of a divided state (shard_optimizer=True) beside `path`, which becomes their index: nobody needs
+        writes its part of a divided state (shard_optimizer=True) beside `path`, which becomes their index: nobody needs
         memory for all of it."""
         self._runtime.call("mpt_trainer_save_sharded" if sharded else "mpt_trainer_save", self._trainer, path_bytes(path))
 
@@ -351,10 +351,10 @@ class Trainer:
 
     @alone
     def save_onnx(self, path, averaged: bool = False, policy: str | None = None, **flags) -> None:
-        """Writes the .onnx file that the model was compiled from with the values of what training changes, and nothing else changed:
-        with `averaged`, the averages that ema=... keeps. With `policy`, that file rewritten for the policy's types, its weights
-        narrow; `flags` are mpt-opt's, such as keep_f32="/head.*". That takes the compiler. An existing file is replaced at once
-        or not at all. Files of external data lie beside `path`."""
+        """Writes the .onnx file that the model was compiled from with the values of the tensors that training changes, and nothing else
+        changed: with `averaged`, the averages that ema=... keeps. With `policy`, that file rewritten for the policy's types, its
+        weights narrow; `flags` are mpt-opt's, such as keep_f32="/head.*". This takes the compiler. An existing file is replaced at
+        once or not at all. Files of external data lie beside `path`."""
         if policy is None:
             if flags:
                 raise TypeError(f"save_onnx takes {', '.join(flags)} only with a policy")
@@ -374,7 +374,7 @@ class Trainer:
 
     @alone
     def memory(self) -> dict:
-        """Bytes: of the state (and in it weights with masters, and slots), of the scratch arena (saved activations and
+        """Bytes: of the state (and in it weights with masters, and optimizer state), of the scratch arena (saved activations and
         workspace), of kept results and staged inputs, and their sum as `peak_bytes`."""
         memory = _native.Memory()
         self._runtime.call("mpt_trainer_memory", self._trainer, byref(memory))
@@ -405,7 +405,7 @@ class Trainer:
                 for t in self._runtime.tensors(call_name, self._model, name_bytes(function))}
 
     def _known(self, call_name: str, function: str) -> dict:
-        """_describe, of functions that the model has; those that models may lack have nothing."""
+        """_describe, of functions that the model has; functions that models may lack have nothing."""
         described = self._describe(call_name, function)
         if not described and function not in OPTIONAL and not any(
                 self._describe(call, function) for call in ("mpt_model_input", "mpt_model_output")):
@@ -445,7 +445,7 @@ class Trainer:
         return to_array(_native.Tensor(tensor.name, tensor.dtype, tensor.rank, tensor.shape, addressof(raw)))
 
     def _arrays(self, inputs: dict):
-        """(tensors, how many, what to keep alive) for the C API."""
+        """(tensors, how many, objects to keep alive) for the C API."""
         if not isinstance(inputs, dict):
             raise TypeError(f"expected a dict of arrays by input name, got {type(inputs).__name__}")
         pairs = [to_tensor(name, value, self._runtime.target) for name, value in inputs.items()]

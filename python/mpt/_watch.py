@@ -3,7 +3,7 @@
 import numpy as np
 
 RNG = 5  # mpt_role
-LOWEST, HIGHEST = -40, 24  # exponents that a histogram has bins for; what is beyond goes to the outer ones
+LOWEST, HIGHEST = -40, 24  # exponents that a histogram has bins for; others go to the outer bins
 
 
 def exponents(values) -> dict:
@@ -18,7 +18,7 @@ def exponents(values) -> dict:
 
 
 def watch(trainer, batch: dict) -> dict:
-    """Changes nothing: what `gradients` draws from the random state is put back."""
+    """Changes nothing: the random state that `gradients` draws from is put back."""
     kept = [(i, tensor, trainer._read(i, tensor)) for i, (tensor, role) in enumerate(trainer._state()) if role == RNG]
     _, gradients = trainer.gradients(batch)
     for i, _, values in kept:

@@ -26,7 +26,7 @@ def torch_or_none():
 
 
 def described(module) -> tuple:
-    """What a torch module's state_dict has, for `write`: its keys with the first key of the same tensor, and their tensors."""
+    """The content of a torch module's state_dict, for `write`: its keys with the first key of the same tensor, and their tensors."""
     import torch
     keys, values, first, extra = {}, {}, {}, {}
     for key, tensor in module.state_dict(keep_vars=True).items():
@@ -44,7 +44,7 @@ def described(module) -> tuple:
 
 
 def kept_extra(extra: dict) -> dict:
-    """{key: JSON, or None of what JSON has not} of what get_extra_state gives beside tensors."""
+    """{key: JSON, or None of a value that JSON has not} of the values beside tensors that get_extra_state gives."""
     made = {}
     for key, value in extra.items():
         try:
@@ -73,7 +73,7 @@ def write(folder, stem: str, module) -> None:
     """Writes STEM.module beside a library. Values that its states hold as exactly are not in it."""
     import torch
     folder = pathlib.Path(os.fspath(folder))
-    if not (folder / f"{stem}.json").exists():  # what is no library that a trainer loads
+    if not (folder / f"{stem}.json").exists():  # no library that a trainer loads
         return
     description, tensors = described(module)
     manifest = json.loads((folder / f"{stem}.json").read_text())
@@ -135,7 +135,7 @@ class Weights:
         return int(self.read(STEPS)) * self.trainer.manifest.get("accumulate", 1)
 
     def read(self, name: str) -> np.ndarray:
-        """A state's values: those of masters in FP32, integers and FP64 as they are."""
+        """A state's values: in FP32 from masters, integers and FP64 as they are."""
         i, kind, _, _ = self.states[name]
         if kind == "float64" or not kind.startswith(("float", "bfloat")):
             return self.trainer._read(i, list(self.trainer._state())[i][0])
@@ -150,7 +150,7 @@ class Weights:
             self.trainer.set_parameter(name, value)
 
     def _still(self, first: str, state: str) -> bool:
-        """Whether a kept value is what the state has in a narrower type, and not another one that was loaded since."""
+        """Whether a kept value is the state's value in a wider type, and not another one that was loaded since."""
         kind, shape = self.keys[first]["type"], self.keys[first]["shape"]
         narrow = numpy_type(self.states[state][1])
         wide = _safetensors.array(kind, shape, self.kept[first])

@@ -13,7 +13,7 @@ VERSION = 1  # MPT_WORLD_VERSION
 
 @dataclass(frozen=True)
 class WorldStats:
-    """What a rank has exchanged so far. `hidden_seconds` are those of `seconds`, in which collectives ran, that nobody waited
+    """A rank's exchanges so far. `hidden_seconds` is the part of `seconds`, in which collectives ran, that nobody waited
     for; `slowest_rank` is whom this rank has waited for most, None before it waited for any."""
     collectives: int
     bytes_sent: int
@@ -27,7 +27,7 @@ class WorldStats:
 
 
 class World:
-    """The ranks of a job, as this process sees them: its `rank`, their number `size`, `local_rank` among those of this host.
+    """The ranks of a job, as this process sees them: its `rank`, their number `size`, `local_rank` among the ranks of this host.
 
     Made by mpt.init(). Calls marked collective are made by all ranks in the same order. PeerLost, with the rank's number, comes
     from any call once a rank has died, hung or been cut off. `close()`, or leaving a `with` block, leaves the world; leaving
@@ -96,7 +96,7 @@ class World:
         self._call("mpt_world_abandon", why.encode())
 
     def statistics(self) -> WorldStats:
-        """What this rank has exchanged since the world was made."""
+        """This rank's exchanges since the world was made."""
         stats = _native.WorldStats(VERSION)
         self._call("mpt_world_statistics", byref(stats))
         values = {name: getattr(stats, name) for name, _ in stats._fields_ if name != "version"}
@@ -110,12 +110,12 @@ def init(*, rank: int | None = None, size: int | None = None, transport: str | N
          start_timeout: float | None = None, mpi_library=None, runtime=None) -> World:
     """Joins the processes that were started together; collective.
 
-    What is left out is taken from the launcher: torchrun, mpirun, mpiexec or srun. Without one the world is this process alone.
+    Arguments left out are taken from the launcher: torchrun, mpirun, mpiexec or srun. Without one the world is this process alone.
 
     rank, size       number of this process, and of all
     transport        "tcp" or "mpi"; None means MPI under an MPI launcher, TCP under others
     address, port    TCP: where rank 0 waits for the others
-    token            TCP: what every rank has to know to join; at most 255 bytes
+    token            TCP: a secret that every rank has to know to join; at most 255 bytes
     timeout          seconds without a sign of life after which a rank is lost (30)
     patience         seconds that a rank that lives may keep others waiting in a collective (1800)
     start_timeout    seconds within which all ranks have to come (300)

@@ -120,7 +120,7 @@ class Rep(BackendRep):
 
     def _choices(self, given: dict):
         """Which inputs to compile in: none; then integers, which may be shapes; then short vectors of floats too; then, for
-        operators whose result's shape depends on what is in their operand, all."""
+        operators whose result's shape depends on their operand's values, all."""
         yield {}
         types = {value.name: value.type.tensor_type.elem_type for value in self.model.graph.input}
         integers = {name: value for name, value in given.items() if types[name] not in _FLOATS}

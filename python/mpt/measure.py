@@ -98,7 +98,7 @@ def measure(path, *, rounds: int = 7, seconds: float = 0.02, say=None, **setting
 
 
 def _sample(trainer: Trainer, groups, rounds: int, seconds: float) -> dict:
-    """{function: seconds of its rounds}. Those of a group run in turns, in another order each round: a machine that slows down
+    """{function: seconds of its rounds}. The functions of a group run in turns, in another order each round: a machine that slows down
     slows all of them down."""
     operands = Operands(trainer, [name for group in groups for name in group])
     runs, samples = {}, {}

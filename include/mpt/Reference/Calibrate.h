@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mpt-run learns about a training step by running it: ranges, and where it overflows.
+// Findings of mpt-run about a training step that it runs: ranges, and where it overflows.
 #ifndef MPT_REFERENCE_CALIBRATE_H
 #define MPT_REFERENCE_CALIBRATE_H
 
@@ -35,7 +35,7 @@ struct Blame {
   double largest = 0.0; ///< magnitude the result has in FP64, before any rounding; infinite when FP64 overflows too
   double limit = 0.0;   ///< largest finite value of the result's type
   double scale = 1.0;   ///< loss scale of the step, when the value is a gradient
-  std::string advice;   ///< what to add to the command line, or to look at
+  std::string advice;   ///< flags to add to the command line, or something to look at
 
   std::string message() const;
   llvm::json::Value toJSON() const;

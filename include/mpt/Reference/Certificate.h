@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The certificate: what a training step computes, as it ships, against the same model in FP64.
+// Validation of a training step, as it ships, against the same model in FP64 within error bounds.
 #ifndef MPT_REFERENCE_CERTIFICATE_H
 #define MPT_REFERENCE_CERTIFICATE_H
 
@@ -7,13 +7,13 @@
 
 namespace mpt {
 
-/// Limits of a certificate. What is not given follows from the error model: the spread of runs in FP64 whose values
-/// were moved at random by up to one rounding of their types (Parker, Monte Carlo arithmetic, 1997).
+/// Error bounds of a validation. Absent ones follow from the error model: the spread of runs in FP64 whose values were
+/// moved at random by up to one rounding of their types (Parker, Monte Carlo arithmetic, 1997).
 struct CertificateLimits {
   std::optional<double> lossDifference; ///< relative, of any step's loss against FP64
   std::optional<double> gradientCosine; ///< smallest cosine of a parameter's gradient with its FP64 gradient
   std::optional<double> gradientError;  ///< norm of a gradient's difference, relative to its FP64 gradient
-  std::optional<double> updateError;    ///< the same of what a step adds to a parameter
+  std::optional<double> updateError;    ///< the same of a step's update of a parameter
   std::optional<double> ulp;            ///< mean error of a tensor's values, in units in the last place of its type
   double overflowShare = 0.0;           ///< largest share of a tensor's values that are finite in FP64 alone
   double underflowShare = 0.05;         ///< largest share of a tensor's values that became zero
@@ -22,7 +22,7 @@ struct CertificateLimits {
 
 using NamedTensors = std::map<std::string, Tensor>;
 
-/// What is certified: a training step with its state.
+/// The subject of a validation: a training step with its state.
 class CertifiedStep {
 public:
   virtual ~CertifiedStep() = default;
@@ -40,10 +40,10 @@ llvm::FailureOr<std::unique_ptr<CertifiedStep>> interpretedStep(mlir::ModuleOp m
 llvm::FailureOr<std::unique_ptr<CertifiedStep>> emittedStep(mlir::ModuleOp module, llvm::StringRef folder,
                                                             llvm::StringRef runtime);
 
-/// Runs `subject` step by step, and from its state before each step three others: `module`, which is what was meant, in
-/// the interpreter's exact mode; `reference` (the same model in FP32) in FP64; and the error model. Compares losses,
+/// Runs `subject` step by step, and from its state before each step three others: `module`, the intended computation,
+/// in the interpreter's exact mode; `reference` (the same model in FP32) in FP64; and the error model. Compares losses,
 /// gradients, updates, skipped steps, all state, and within `module` every tensor with its FP64 value.
-/// The result is the certificate: {"pass", "limits", "steps", "gradients", "updates", "tensors", "failures"}.
+/// The result is a report: {"pass", "limits", "steps", "gradients", "updates", "meant", "tensors", "failures"}.
 llvm::FailureOr<llvm::json::Object> certify(CertifiedStep &subject, mlir::ModuleOp module, mlir::ModuleOp reference,
                                             llvm::ArrayRef<Batch> batches, int64_t steps,
                                             const CertificateLimits &limits);

@@ -13,8 +13,8 @@ namespace mpt {
 struct ErrorModel {
   /// Error relative to the magnitude of results: roundings to result types, and sums.
   double relative = 0.0;
-  /// Error relative to the magnitude of inputs: what sums lose where terms cancel, by their accumulators' epsilons
-  /// alone.
+  /// Error relative to the magnitude of inputs: the loss of sums where terms cancel, by their accumulators'
+  /// epsilons alone.
   double cancellation = 0.0;
 
   /// Sum of `length` terms: inputs with relative error `inputEpsilon`, sums rounded with `accumulationEpsilon` in any

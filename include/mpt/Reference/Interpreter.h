@@ -31,7 +31,7 @@ public:
       : module(module), mode(mode) {}
 
   /// Gives every train.state without a value its initial one: `value`; else a master's parameter, or the state that
-  /// `from` names; else zeros for slots and accumulators. States without any stay unset: reading one is an error.
+  /// `from` names; else zeros for optimizer state and accumulators. Others stay unset: reading one is an error.
   llvm::LogicalResult initialize();
 
   /// Shows every op of the functions called from now on to `seer` (null: nobody), which must outlive the calls.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mpt-run does: runs functions of a module in the reference interpreter.
+// mpt-run: runs functions of a module in the reference interpreter.
 #ifndef MPT_REFERENCE_RUNTOOL_H
 #define MPT_REFERENCE_RUNTOOL_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every target's emitted library has in common: its files, its kind, how it is linked.
+// Options of an emitted library, for every target: its files, its kind, how it is linked.
 #ifndef MPT_TARGET_LIBRARY_H
 #define MPT_TARGET_LIBRARY_H
 
@@ -24,7 +24,7 @@ struct LibraryOptions {
   bool keepIR = false; ///< also writes <name>.ll
   /// Every value is looked at for infinities and NaN (mpt_rt_check, mpt_cuda_check).
   bool debugNonfinite = false;
-  /// When given, receives what the target's assembler says of each kernel, or why there is none.
+  /// When given, receives the report of the target's assembler on each kernel, or why there is none.
   memory::KernelCode *kernelCode = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a target tells the compiler, and the registry of targets. The rest of the compiler asks and knows no target by
-// name.
+// A target's interface to the compiler, and the registry of targets. The rest of the compiler asks and knows no target
+// by name.
 #ifndef MPT_TARGET_TARGET_H
 #define MPT_TARGET_TARGET_H
 
@@ -34,13 +34,13 @@ struct LibraryCalls {
   bool biasThroughReshape = false; ///< a GEMM's bias, also where the result is reshaped before the bias is added
   llvm::SmallVector<mpt_dtype> roundedOperands; ///< types that GEMMs round FP32 operands to while they pack
   bool everyOperandType = true;                 ///< contractions take all float types; else 8-bit operands widen first,
-  bool float8Gemms = false;                     ///< but for those of GEMMs, which are multiplied as they are
+  bool float8Gemms = false;                     ///< but for operands of GEMMs, which are multiplied as they are
 };
 
-/// What passes are told of a target, as options.
+/// Capabilities of a target, which passes get as options.
 struct Capabilities {
   const DeviceDescription *device = nullptr; ///< that runs kernels in grids; null: the host does, in loops
-  KernelCapabilities fusion;                 ///< what its kernels can do, and so what may share one
+  KernelCapabilities fusion;                 ///< of its kernels, and so which ops may share one
   bool orderedSums = true;                   ///< a sum's order depends on nothing but the tensors, in kernels and calls
   bool wholeRecurrences = false; ///< phase memory takes recurrences as they are (BufferizationPolicy::recurrences)
   LibraryCalls calls;
@@ -62,11 +62,11 @@ public:
   virtual llvm::StringRef runtimeLibrary() const = 0;
 
   virtual llvm::ArrayRef<TargetFlag> flags() const { return {}; }
-  /// Takes the value of one of the flags, or returns what was expected instead.
+  /// Takes the value of one of the flags, or returns the expected value, for an error message.
   virtual std::optional<std::string> set(llvm::StringRef flag, llvm::StringRef value);
 
   virtual Capabilities capabilities() const = 0;
-  /// What it decides of buffers in phase memory, as a processor does by default.
+  /// Its policy for buffers in phase memory, by default a processor's.
   virtual memory::BufferizationPolicy bufferization() const { return {}; }
   /// Makes its kernels (mpt/Target/Kernels.h). With `exactSums`, sums in FP32 are exact up to the last rounding.
   virtual memory::KernelEmitter kernels(bool exactSums) const = 0;

@@ -26,13 +26,13 @@ private:
   static void restrictInPlace(CpuKernelBuilder &kernel);
 
   SmallVector<ReduceOp> gathered; ///< where the elements are stored
-  SmallVector<ReduceOp> before;   ///< what elements need, in walks of their own
+  SmallVector<ReduceOp> before;   ///< needed by elements, in walks of their own
   bool readsAgain = false;        ///< a row is read once more behind the walk that stores its elements
 };
 
 } // namespace
 
-/// What the elements that are stored are computed of; empty where the kernel stores no elements.
+/// The ops that compute the elements that are stored; empty where the kernel stores no elements.
 static SetVector<Operation *> neededByElements(CpuKernelBuilder &kernel) {
   SetVector<Operation *> needed;
   BackwardSliceOptions options;

@@ -211,7 +211,7 @@ Value ElementEmitter::fail(Operation *op, const Twine &message, Type type) {
 Value ElementEmitter::variableValue(unsigned id) {
   if (space[id].value)
     return space[id].value;
-  // Derived from other indices; made once, where those are known.
+  // Derived from other indices; made once, where they are known.
   IndexSpace::Variable variable = space[id];
   AtScope scope(*this, variable.depth);
   Value source = index(variable.source), divisor = indexConstant(variable.divisor);
@@ -496,7 +496,7 @@ void ElementEmitter::store(Value value, Value buffer, Indices at) {
   Value memory = flat(buffer);
   if (Type moved = movedAs(type, target); moved != type) {
     memory = viewedAs(b, moved, memory);
-    if (!type.isUnsignedInteger()) // those are signless already
+    if (!type.isUnsignedInteger()) // unsigned values are signless already
       value = arith::BitcastOp::create(b, typeLike(moved, value), value);
   }
   if (where.width == 1) {

@@ -14,7 +14,7 @@ namespace {
 struct Format {
   unsigned mantissa, bias;
   uint32_t largest;  ///< magnitude of the largest finite number
-  bool hasInfinity;  ///< 0x7c; else what lies beyond is NaN, 0x7f
+  bool hasInfinity;  ///< 0x7c; else larger magnitudes are NaN, 0x7f
   double half;       ///< the number in an f16's place, its sign apart, is this much of its value
   unsigned halfBits; ///< bits of an f16 below it there
 };
@@ -43,7 +43,7 @@ struct Bits {
   Value select(Value condition, uint32_t x, Value y) { return arith::SelectOp::create(b, condition, number(y, x), y); }
 };
 
-/// What `value` is between two limits of one magnitude, `limit`; null where it has none.
+/// The value that `value` clamps to [-limit, limit]; null where it is no such clamp.
 Value unlimited(Value value, double &limit) {
   auto least = value.getDefiningOp<arith::MinimumFOp>();
   auto most = least ? least.getLhs().getDefiningOp<arith::MaximumFOp>() : nullptr;
@@ -99,10 +99,10 @@ Value mpt::roundFloat8(ValueBuilder &e, Value value, Type type) {
     magnitude = t.cast(arith::MinimumFOp::create(b, math::AbsFOp::create(b, whole), e.constantLike(whole, limit)),
                        b.getI32Type());
   // Adding a power of two whose unit is the step of the format at the value rounds to that step, to nearest even.
-  // Subnormal results share the step of the smallest normal number. What lies beyond the format's range stays there;
+  // Subnormal results share the step of the smallest normal number. Values beyond the format's range stay there;
   // where the power is infinite, the difference is a NaN of either sign.
   Value power = arith::MaxSIOp::create(b, t.both(magnitude, 0x7f800000), t.number(bits, (128 - format.bias) << 23));
-  // The multiplication is exact; GPUs have it beside integer arithmetic, which is what this code is short of there.
+  // The multiplication is exact; GPUs have it beside integer arithmetic, which limits this code there.
   Value anchor = t.cast(power, b.getF32Type());
   anchor = arith::MulFOp::create(b, anchor, e.constantLike(anchor, std::ldexp(1.0, static_cast<int>(drop))));
   Value wide = t.cast(magnitude, b.getF32Type());

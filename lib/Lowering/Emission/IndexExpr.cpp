@@ -59,7 +59,7 @@ bool IndexSpace::joinHoisted(IndexExpr &a) {
   return false;
 }
 
-/// (a mod k) m + (a div k) m k is a m: what undoes a split of an index into coordinates.
+/// (a mod k) m + (a div k) m k is a m, which undoes a split of an index into coordinates.
 void IndexSpace::simplify(IndexExpr &a) {
   if (joinHoisted(a))
     return;

@@ -204,8 +204,9 @@ V MathBuilder::erf(V x, bool besideOne) {
   return select(less(t, 0.98), near, far);
 }
 
-/// GELU(x) = max(x, 0) - |x| P(|x|) with P the probability of what is larger: one power of two, whose exponent is a
-/// polynomial by least maximal error of P. Nothing cancels, so that the error is relative on both sides.
+/// GELU(x) = max(x, 0) - |x| P(|x|) with P the upper tail probability of the normal distribution: one power of two,
+/// whose exponent is a polynomial by least maximal error of P. Nothing cancels, so that the error is relative on both
+/// sides.
 V MathBuilder::coarseGelu(V x, bool byTanh) {
   V t = min(abs(x), c(x, byTanh ? 4.8 : 5.6));
   V exponent =
@@ -222,7 +223,7 @@ V MathBuilder::trigonometric(V x, bool cosine) {
   V n = roundEven(mul(wide, M_2_PI));
   V r = fma(n, -0x1.921fb54400000p0, wide);
   r = fma(n, -0x1.0b4611a626331p-34, r);
-  // Beyond 2^52 angles count as 0, which keeps results in [-1, 1]; those of infinities stay NaN.
+  // Beyond 2^52 angles count as 0, which keeps results in [-1, 1]; results of infinities stay NaN.
   V known = compare(P::OLT, abs(wide), c(wide, 0x1p52));
   V quadrant = select(known, n, c(wide, 0));
   r = select(known, r, sub(wide, wide));
@@ -261,7 +262,7 @@ V MathBuilder::pow(V x, V y) {
   Type element = getElementTypeOrSelf(x);
   V a = toFloat(x, b.getF64Type()), p = toFloat(y, b.getF64Type());
   V magnitude = exp(mul(p, log(abs(a))));
-  // A negative base needs a whole exponent; an odd one keeps the sign, that of -0 too.
+  // A negative base needs a whole exponent; an odd one keeps the sign, also of -0.
   auto both = [&](V p, V q) -> V { return arith::AndIOp::create(b, p, q); };
   auto negate = [&](V p) -> V { return arith::XOrIOp::create(b, p, e.constantLike(p, APInt(64, 1))); };
   V half = mul(p, 0.5);

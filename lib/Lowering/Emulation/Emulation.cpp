@@ -34,9 +34,9 @@ public:
   void emit(ValueRange arguments);
 
 private:
-  /// What all threads do before the next begins, or a loop in which they meet.
+  /// A stretch that all threads run before the next begins, or a loop in which they meet.
   struct Step {
-    unsigned number = 0; ///< unlike that of any other stretch
+    unsigned number = 0; ///< unlike any other stretch's
     SmallVector<Operation *> ops;
     scf::ForOp loop;
     std::vector<Step> body;
@@ -49,7 +49,7 @@ private:
         })
         .wasInterrupted();
   }
-  /// Made once for a block: addresses, constants, shared memory, and what follows from the block's number alone.
+  /// Made once for a block: addresses, constants, shared memory, and values of the block's number alone.
   bool isUniform(Operation &op) const { return uniform.contains(&op); }
   bool isKnown(Value value, Operation &op);
   bool readsConstants(Operation &op);
@@ -70,7 +70,7 @@ private:
   int64_t threads;
   unsigned stretches = 0;
   llvm::DenseSet<Operation *> uniform;
-  llvm::DenseSet<Value> carried; ///< what loops in which threads meet count or carry
+  llvm::DenseSet<Value> carried; ///< counters and carried values of loops in which threads meet
   std::vector<Step> steps;
   llvm::DenseMap<Value, unsigned> definedIn; ///< stretch of a thread's value
   llvm::DenseMap<Value, Value> kept;         ///< memory of values that later stretches read, one element a thread
@@ -272,7 +272,7 @@ void Launch::emitStretch(const Step &step, const Step *next, const IRMapping &un
       emulateMatrixCopy(b, value, to, thread);
     else
       memref::StoreOp::create(b, value, to, thread);
-  // What this stretch gives to an exchange at its end lies where the partners look for it.
+  // The value that this stretch gives to an exchange at its end lies where the partners look for it.
   if (next && !next->ops.empty())
     if (auto shuffle = dyn_cast<gpu::ShuffleOp>(next->ops.front()))
       memref::StoreOp::create(b, fetch(shuffle.getValue(), step.number, thread, local, uniform),

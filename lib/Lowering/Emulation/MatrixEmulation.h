@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What warps do with matrices (gpu.subgroup_mma_*), on a processor.
+// Matrix ops of warps (gpu.subgroup_mma_*), on a processor.
 #ifndef MPT_LIB_LOWERING_EMULATION_MATRIXEMULATION_H
 #define MPT_LIB_LOWERING_EMULATION_MATRIXEMULATION_H
 

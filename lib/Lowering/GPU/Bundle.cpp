@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding the members of a bundle, and what they have in common.
+// Finding the members of a bundle, and the ops that they have in common.
 #include "Bundle.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
@@ -74,7 +74,7 @@ SmallVector<BundleMember> membersOf(Block &body, bool sums) {
   return result;
 }
 
-/// `member` does to its operands what `first` does to its own; fills `member.inputs` to match `first`'s.
+/// `member` applies to its operands the ops that `first` applies to its own; fills `member.inputs` to match `first`'s.
 bool isAlike(BundleMember &first, BundleMember &member, ValueRange yielded) {
   if (first.ops.size() != member.ops.size() || first.outputs.size() != member.outputs.size())
     return false;

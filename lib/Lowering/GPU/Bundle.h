@@ -14,7 +14,7 @@ struct BundleMember {
   int64_t count = 0, start = 0, blocks = 0; ///< elements; number of the first block and how many there are
 };
 
-/// The members, and what the first of them does on one dimension as long as the longest.
+/// The members, and the ops of the first of them on one dimension as long as the longest.
 class Bundle {
 public:
   static constexpr int64_t kThreads = 256; ///< of a block

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedule: sums over all elements of many tensors. The first launch leaves one a block in scratch, the second adds up
-// those of a tensor.
+// Schedule: sums over all elements of many tensors. The first launch leaves a sum of each block in scratch, the
+// second adds up the blocks' sums of a tensor.
 #include "Bundle.h"
 #include "Schedules.h"
 #include "Team.h"

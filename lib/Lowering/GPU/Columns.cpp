@@ -27,7 +27,7 @@ public:
 
 private:
   using Frame = GpuKernelBuilder::Frame;
-  /// What one launch's body is built from.
+  /// The kernel and the values that one launch's body is built from.
   struct Slice {
     GpuKernelBuilder &kernel;
     Frame &frame;
@@ -37,7 +37,7 @@ private:
     SmallVector<int64_t> order, keptOrder;
     SmallVector<IndexExpr> from; ///< index of an element of the sums' operand
   };
-  /// A thread's place among those of a block.
+  /// A thread's place in its block.
   struct Place {
     Value x, y; ///< beside each other over points, and below each other over elements
     Value used; ///< null where all columns exist
@@ -152,7 +152,7 @@ void Columns::measure(GpuKernelBuilder &kernel) {
   }
 }
 
-/// Elements along which vectors lie: those of the fastest axis, and of all that continue it where a sum takes them too
+/// Elements along which vectors lie: of the fastest axis, and of all axes that continue it where a sum takes them too
 /// and nothing is read by the axes' own indices.
 int64_t Columns::contiguousExtent(GpuKernelBuilder &kernel) const {
   int64_t fastest = kernel.fastestAxis(space), along = space[fastest];
@@ -177,8 +177,8 @@ int64_t Columns::contiguousExtent(GpuKernelBuilder &kernel) const {
   return along;
 }
 
-/// Whether the elements of a square read the same ones, as those of pooling's gradient do with their windows. Accesses
-/// stay whole lines of the memory, which the columns of a block fill.
+/// Whether the elements of a square read the same ones, as pooling's gradients do with their windows. Accesses stay
+/// whole lines of the memory, which the columns of a block fill.
 bool Columns::takesSquares(GpuKernelBuilder &kernel) const {
   constexpr int64_t line = 64; // bytes
   ReduceOp sum = main;
@@ -210,7 +210,7 @@ int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
   constexpr int64_t counts[] = {2, 3, 4, 5};
   const ArrayRef<int64_t> residents = ArrayRef<int64_t>(counts).drop_back(isLong);
   const double own = 1 + 2.0 * static_cast<double>(across * laneBytes) / static_cast<double>(block * elementBytes);
-  // A condition is computed once a thread, of FP64 values that take as long to convert as those of two turns.
+  // A condition is computed once a thread, of FP64 values that take as long to convert as the values of two turns.
   const int64_t fewest = guard ? 16 : 4;
   int64_t most =
       std::max<int64_t>(1, std::min(turns / fewest, ceilDiv(20 * kernel.device.models.back().multiprocessors, tiles)));
@@ -266,7 +266,7 @@ void Columns::emitAlongRow(Slice &slice) const {
   ArrayRef<ReduceOp> reductions = slice.kernel.reductions;
   Team team(e, slice.frame.thread, block, vector, /*unroll=*/0);
   e.spread(e.variable(slice.frame.block, points), space, slice.keptOrder, slice.from);
-  // Elements are written when the last sum has read what it needs of them.
+  // Elements are written when the last sum has read its operand at them.
   auto visit = [&](ReduceOp op, const IndexExpr &position) {
     spread(slice, position, 0);
     Value value = e.element(op.getX(), slice.from);
@@ -322,7 +322,7 @@ Value Columns::countOfThread(Slice &slice, const IndexExpr &start) const {
 }
 
 /// Terms that are added before they join: conversions to FP64 are a sixteenth as fast as additions. The elements of all
-/// of them are read at a time, which long fusions and those that read many elements have no registers for.
+/// of them are read at a time, which fusions that are long or read many elements have no registers for.
 int64_t Columns::termsTogether(GpuKernelBuilder &kernel) const {
   constexpr size_t fewOps = 24, fewAccesses = 12;
   if (tile > 1 || llvm::none_of(kernel.reductions, addsTogether) || kernel.accesses.size() > fewAccesses)
@@ -384,7 +384,7 @@ SmallVector<Value> Columns::walkColumn(Slice &slice, const Place &place) const {
   return sums;
 }
 
-/// Adds up what the threads of a column below each other hold in `memory`, and stores it.
+/// Adds up the threads' sums in `memory` below each other in a column, and stores the total.
 void Columns::storeColumn(Slice &slice, Value place, Value memory, const Accumulator &a, Value buffer) const {
   ElementEmitter &e = slice.e;
   ImplicitLocOpBuilder &b = e.b;

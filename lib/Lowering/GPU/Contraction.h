@@ -7,9 +7,9 @@
 
 namespace mpt {
 
-/// Makes x + p q and x - p q of FP32 one rounding instead of two; of differences neither those of two products nor
-/// those with a square. Only the expression decides, not who else uses the product: kernels that make the same value
-/// again make the same number.
+/// Makes x + p q and x - p q of FP32 one rounding instead of two, except for differences of two products and
+/// differences with a square. Only the expression decides, not who else uses the product: kernels that make the same
+/// value again make the same number.
 void contractSums(mlir::func::FuncOp function);
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of a kernel, and what schedules ask of its buffers.
+// Launches of a kernel, and the queries of schedules for its buffers.
 #include "mpt/Lowering/GPU/KernelBuilder.h"
 
 #include "Contraction.h"

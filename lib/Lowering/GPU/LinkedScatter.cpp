@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedule: scatters on many threads, without atomic operations. Updates that share a place are linked in their order,
-// each chain's first update walks its slice of the updates, and what slices made is joined.
+// each chain's first update walks its slice of the updates, and the slices' sums are joined.
 #include "Schedules.h"
 #include "Team.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
@@ -186,8 +186,8 @@ void LinkedScatterKernel::threads(StringRef schedule, int64_t count, Body body) 
   });
 }
 
-/// Says what the last launch moves: of the result what the updates reach, of scratch `numbers` a place each and, with
-/// `sums`, the sums of slices.
+/// Notes the bytes that the last launch moves: of the result the elements of the updates, of scratch `numbers` an
+/// update and, with `sums`, the sums of slices.
 void LinkedScatterKernel::noteMoved(int64_t numbers, bool sums) {
   size_t numInputs = kernel.inputs.size();
   SmallVector<int64_t> bytes(numInputs + 2, -1);
@@ -217,7 +217,7 @@ void LinkedScatterKernel::emit() {
 // Places and links
 //===----------------------------------------------------------------------===//
 
-/// What no update reaches stays the start.
+/// Elements that no update reaches keep the start value.
 void LinkedScatterKernel::emitStart() {
   SmallVector<int64_t> every;
   for (int64_t i = 0, n = links.shape.size(); i < n; ++i)
@@ -243,7 +243,7 @@ void LinkedScatterKernel::emitStart() {
   });
 }
 
-/// The place of every update; those that fill up the last slice have none.
+/// The place of every update; padding that fills up the last slice has none.
 void LinkedScatterKernel::emitPlaces() {
   threads("scatter-places", links.padded(), [&](Frame &frame, Value number) {
     ElementEmitter &e = frame.e;
@@ -289,7 +289,7 @@ SmallVector<Value> LinkedScatterKernel::scan(Scratch &scratch, Value own, Value 
   });
 }
 
-/// What every update has before it and behind it at the same place: 32 updates a block, whose warps share the slices.
+/// Links every update with the updates around it at the same place: 32 updates a block, whose warps share the slices.
 /// All threads of a warp read the same keys, and so many warps that none waits for them.
 void LinkedScatterKernel::emitLinks() {
   const int64_t warp = kernel.device.warpThreads;
@@ -303,7 +303,7 @@ void LinkedScatterKernel::emitLinks() {
   });
 }
 
-/// Of other slices, those that `member` looks through: whether one before has an update at the place `own`, the first
+/// Of the other slices that `member` looks through: whether one before has an update at the place `own`, the first
 /// update behind, and how many slices behind have any.
 SmallVector<Value> LinkedScatterKernel::linkSlices(Scratch &scratch, Value own, Value slice, Value member) {
   ElementEmitter &e = scratch.e;
@@ -323,7 +323,7 @@ SmallVector<Value> LinkedScatterKernel::linkSlices(Scratch &scratch, Value own, 
                                                    inner[1] = arith::OrIOp::create(b, inner[1], same);
                                                  });
                   Value isBefore = compared(e, CmpIPredicate::ult, wanted, slice);
-                  // The last slice stands for those that there are not, which are behind all.
+                  // Rounds beyond the last slice read it again, which counts as neither before nor behind.
                   Value isBehind = arith::AndIOp::create(b, compared(e, CmpIPredicate::ugt, wanted, slice),
                                                          compared(e, CmpIPredicate::ule, wanted, last));
                   auto when = [&](Value condition) {
@@ -362,7 +362,7 @@ void LinkedScatterKernel::linkUpdate(Frame &frame, Value number, Value member) {
   Value slice = arith::DivUIOp::create(b, number, e.indexConstant(kSlice));
   Value own = scratch.read(scratch.keys, number);
   SmallVector<Value> others = linkSlices(scratch, own, slice, member);
-  // What the warps found, one behind the other.
+  // The warps' findings, one behind the other.
   SmallVector<Value> shared;
   for (Value found : others) {
     shared.push_back(sharedBuffer(e, {kTeam * kernel.device.warpThreads}, b.getI32Type(), frame.sharedBytes));
@@ -446,7 +446,7 @@ void LinkedScatterKernel::finish(Frame &frame, Scratch &scratch, Spot &spot, Val
   e.store(e.round(combineUpdates(e, form, start, total), links.element), buffer(frame), spot.at);
 }
 
-/// `first`, and what follows at the links in `memory` from the update `spot.update` on, `count` in all.
+/// `first`, combined with `count` updates along the links in `memory` from the update `spot.update` on.
 template <typename ValueOf>
 Value LinkedScatterKernel::chain(Frame &frame, Scratch &scratch, Spot &spot, Value count, Value memory, Value first,
                                  ValueOf valueOf) {

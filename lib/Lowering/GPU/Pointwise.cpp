@@ -33,7 +33,7 @@ private:
   int64_t lanes = 1, outer = 1; ///< points along the lane, and beside it
   unsigned vector = 1;
   bool ragged = false; ///< one more thread a row makes the points behind its last vector
-  int64_t rows = 1;    ///< a thread makes the same lanes of so many, which share what depends on lanes alone
+  int64_t rows = 1;    ///< a thread makes the same lanes of so many, which share values of lanes alone
 };
 
 } // namespace
@@ -50,7 +50,7 @@ bool Pointwise::readsRepeatedly(const GpuKernelBuilder &kernel) {
 
 /// As many rows a thread as share its beginning, while waves of blocks stay full.
 void Pointwise::chooseRows(GpuKernelBuilder &kernel) {
-  constexpr double own = 1; // what rows share, in rows
+  constexpr double own = 1; // the work that rows share, in rows
   rows = 1;
   if (kernel.lane.empty() || ragged || !kernel.reductions.empty() || kernel.innerLoops || !readsRepeatedly(kernel))
     return;

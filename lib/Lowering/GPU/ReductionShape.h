@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the schedules of reductions ask of a kernel: how long its sums are, and along which axes.
+// A kernel as the schedules of reductions see it: how long its sums are, and along which axes.
 #ifndef MPT_LIB_LOWERING_GPU_REDUCTIONSHAPE_H
 #define MPT_LIB_LOWERING_GPU_REDUCTIONSHAPE_H
 
@@ -19,7 +19,7 @@ struct ReductionShape {
   int64_t busy;      ///< blocks that keep the device busy
   bool fewLongRows;  ///< too few for a team of threads each
   bool worthSharing; ///< enough terms that two launches cost less than one with idle threads
-  /// What one pass over the sums' elements would have to be for it to make everything; empty where it does.
+  /// The requirement that keeps one pass over the sums' elements from making everything; empty where none does.
   llvm::StringRef inTheWay;
 
 private:
@@ -27,7 +27,7 @@ private:
 };
 
 /// Whether some terms of `op` may be added in FP32 before they join a sum in FP64: it asks for FP32 sums, and each of
-/// so few additions is off by 2^-24 of what they add at most.
+/// so few additions is off by 2^-24 of the terms' magnitudes at most.
 bool addsTogether(ReduceOp op);
 
 } // namespace mpt

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of teams, what they keep in registers, and a row's sums and elements.
+// The size of teams, the values that they keep in registers, and a row's sums and elements.
 #include "RowLaunch.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 
@@ -11,7 +11,7 @@ using namespace mpt;
 
 namespace {
 
-/// Sums that an earlier launch left in pieces: buffer number i, [point][slice], holds those of the i-th reduction.
+/// Sums that an earlier launch left in pieces: buffer number i, [point][slice], holds the i-th reduction's.
 class PartialSums : public ReductionStrategy {
 public:
   PartialSums(Team &team, ArrayRef<ReduceOp> reductions, ArrayRef<Value> buffers, int64_t slices)
@@ -93,7 +93,7 @@ void RowLaunch::chooseVectors() {
   ArrayRef<ReduceOp> reductions = kernel.reductions;
   int64_t innermost = kernel.laneInRow && !kernel.row.empty() ? kernel.extentOf(kernel.lane) : 1;
   if (kernel.row.empty() && !partial) {
-    // The rows are those of the reductions' operands, which reshapes and gathers may scatter: their own strides tell.
+    // The rows belong to the reductions' operands, which reshapes and gathers may scatter: their own strides tell.
     ReduceOp first = reductions.front();
     ArrayRef<int64_t> space = shapeOf(first.getX());
     int64_t axis = kernel.fastestAxis(space);
@@ -103,7 +103,7 @@ void RowLaunch::chooseVectors() {
   points = kernel.extentOf(kernel.kept);
   SmallVector<int64_t> sizes;
   for (MemRefType type : kernel.inputs)
-    // What has one number a row may have more of them than a row has elements.
+    // An input with one number a row may have more numbers than a row has elements.
     if (type.getNumElements() >= extent && (type.getNumElements() != points || points == extent)) {
       sizes.push_back(bytesOf(type.getElementType()));
       ++streams;
@@ -128,14 +128,14 @@ void RowLaunch::chooseVectors() {
 }
 
 void RowLaunch::chooseKept() {
-  // What all rows share, such as a norm's scale, is in a cache: it is read where it is used, and not kept.
+  // An input that all rows share, such as a norm's scale, is in a cache: it is read where it is used, and not kept.
   unroll = std::clamp<int64_t>(96 / (streams - shared), 8, 32);
   // One operand that only sums read: half of a thread's registers hold the row.
   if (streams == 2 &&
       llvm::all_of(kernel.yielded(), [&](Value output) { return kernel.isRowLevel(output) || kernel.row.empty(); }))
     unroll = 64;
   // A longer row that the sums read once, of which nothing else has to be kept: as many as the registers of the largest
-  // team hold, since it would be read again for every sum and for what follows.
+  // team hold, since it would be read again for every sum and every output.
   constexpr int64_t mostKept = 104;
   keepsLongRow = streams == 2 && kernel.reductions.size() <= 3 && chainLength(kernel.body()) <= 2 &&
                  heldBy(mostThreads) > unroll && heldBy(mostThreads) <= mostKept;
@@ -165,7 +165,7 @@ Value RowLaunch::packedStream() const {
   for (ReduceOp op : reductions)
     if (shapeOf(op.getX()) != space || op.getAxes() != first.getAxes())
       return {};
-  // What a thread makes of its row beside sums would not fit beside it.
+  // Elements that a thread makes of its row beside sums would not fit beside it.
   if (!kernel.row.empty() || shapeOf(first.getY()) != ArrayRef<int64_t>(kernel.shape))
     return {};
   for (auto [argument, type] : llvm::zip_equal(kernel.body().getArguments(), kernel.inputs))
@@ -183,7 +183,7 @@ void RowLaunch::chooseTeams() {
     threads *= 2;
   while (threads >= warp && threads < mostThreads && heldBy(threads) > unroll)
     threads *= 2;
-  // Few rows: more threads each. Of slices' sums, a warp's own are fewer than what threads exchange.
+  // Few rows: more threads each. Of slices' sums, a warp has fewer of its own than its threads exchange.
   int64_t multiprocessors = kernel.device.multiprocessors, busy = (partial ? 128 : 512) * multiprocessors;
   while (threads >= warp && threads < mostThreads && pieces >= 2 * threads && points * threads < busy)
     threads *= 2;
@@ -217,8 +217,8 @@ RowLaunch::Place RowLaunch::placeOf(Frame &frame) const {
 }
 
 /// The elements of a row that `team` holds after its sums, written one by one. `writer` is the same team by other
-/// numbers, so that of the sums' computations only the row itself lives on: comparisons with a position, for one, would
-/// take a register an element.
+/// numbers, so that only the row itself lives on from the sums' computations: comparisons with a position, for one,
+/// would take a register an element.
 void RowLaunch::storeKeptRow(Frame &frame, Team &team, ArrayRef<int64_t> order, SmallVector<IndexExpr> at, Value used,
                              Team writer) {
   ElementEmitter &e = frame.e;
@@ -246,7 +246,7 @@ void RowLaunch::storeKeptRow(Frame &frame, Team &team, ArrayRef<int64_t> order, 
 }
 
 /// Names the packed elements that `before` holds by the positions of `after`, in a way that no compiler sees through:
-/// what follows starts from the elements, two a register, and not from what was made of them.
+/// later code starts from the elements, two a register, and not from values computed from them.
 void RowLaunch::holdAgain(ElementEmitter &e, Team &before, Team &after, MutableArrayRef<IndexExpr> at) {
   ImplicitLocOpBuilder &b = e.b;
   ReduceOp first = kernel.reductions.front();

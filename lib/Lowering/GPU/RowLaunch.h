@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One launch of teams of threads, each of which sums up a row and makes what follows from the sums.
+// One launch of teams of threads, each of which sums up a row and makes the outputs that depend on the sums.
 #ifndef MPT_LIB_LOWERING_GPU_ROWLAUNCH_H
 #define MPT_LIB_LOWERING_GPU_ROWLAUNCH_H
 

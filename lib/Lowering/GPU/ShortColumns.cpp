@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedule: sums of few terms that are not contiguous. Threads below each other in a block share a vector of sums, as
-// many as fill waves of blocks; what they hold meets in shared memory, from the first thread to the last. Elements that
-// are wanted beside the sums are written on the way.
+// many as fill waves of blocks; their sums are added up in shared memory, from the first thread to the last. Elements
+// that are wanted beside the sums are written on the way.
 #include "PointVectors.h"
 #include "ReductionShape.h"
 #include "Schedules.h"
@@ -175,7 +175,7 @@ void ShortColumns::chooseThreads(const DeviceDescription &device) {
     SmallVector<int64_t> resident;
     for (int64_t count : residents)
       resident.push_back(count * most / threads);
-    // A thread's beginning, and what sums cost between threads, in terms.
+    // The costs of a thread's beginning, and of sums between threads, in terms.
     const double own = below > 1 ? 2 : 1, terms = static_cast<double>(turns);
     double time = timeOfWaves(device, ceilDiv(units, beside), (terms + own) * static_cast<double>(threads), resident);
     if (!isMuchLess(time, least))
@@ -273,7 +273,7 @@ void ShortColumns::emitThread(GpuKernelBuilder &kernel, Frame &frame) const {
   if (place.used)
     writes = arith::AndIOp::create(b, writes, place.used);
   e.guarded(writes, [&] {
-    // Indices of this scope: what follows from the sums is the first thread's alone.
+    // Indices of this scope: outputs that depend on the sums are the first thread's alone.
     SmallVector<IndexExpr> at = pointAt(kernel, e, place.number);
     for (int64_t axis : kernel.kept)
       sums.point.push_back(at[axis]);

@@ -42,14 +42,14 @@ public:
                                         llvm::ArrayRef<mlir::Value> more = {});
   /// True when `at` is the same for all threads of the team.
   bool isUniform(llvm::ArrayRef<IndexExpr> at) const;
-  /// This thread's number in the team, of which compilers do not know that it is that (each lane sends it to itself):
-  /// what is computed from it is not kept from the same computation before. For all threads, outside of loops.
+  /// This thread's number in the team, which compilers do not recognize as such (each lane sends it to itself): values
+  /// computed from it are not kept from the same computation before. For all threads, outside of loops.
   mlir::Value opaqueMember();
   /// This thread's number in the team.
   mlir::Value number() const { return member; }
   /// i1: whether this is the team's first thread.
   mlir::Value isFirst();
-  /// Emits what a visit of a position needs, before what the visit is for; may be empty.
+  /// Emits the preparation of a visit of a position, before the visit itself; may be empty.
   std::function<void(const IndexExpr &)> beforeVisit;
   bool scalarTotals = false; ///< running values of sums are one number, not a vector: where registers are scarce
   /// Bytes of shared memory declared so far.

@@ -172,7 +172,7 @@ void Transpose::findSlab(GpuKernelBuilder &kernel, ArrayRef<int64_t> target) {
   const int64_t count = kernel.extentOf(taps);
   if (count > kMostTaps || count % 2 == 0)
     return;
-  // What continues on all buffers of both sides.
+  // Keeps of `along` the axes that continue on all buffers of both sides.
   auto narrow = [&](ArrayRef<int64_t> strides, bool inside) {
     if (inside && continuing(taps, kernel.shape, strides, 1) != taps)
       along.clear();

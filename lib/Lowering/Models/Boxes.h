@@ -10,7 +10,7 @@ namespace mpt {
 using BoxBody =
     llvm::function_ref<llvm::SmallVector<mlir::Value>(llvm::ArrayRef<IndexExpr> point, mlir::ValueRange carried)>;
 /// Calls `body` for every point of `extents`: in line for small boxes, in loops for others. `at` are the indices known
-/// so far. Returns what the last call does.
+/// so far. Returns the last call's results.
 llvm::SmallVector<mlir::Value> overBox(ElementEmitter &e, llvm::ArrayRef<int64_t> extents,
                                        llvm::SmallVector<IndexExpr> at, mlir::ValueRange carried, BoxBody body);
 

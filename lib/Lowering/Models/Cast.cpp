@@ -84,7 +84,7 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
     return arith::SelectOp::create(e.b, isBeyond, e.constantLike(whole, APInt::getLowBitsSet(held, bits)), whole);
   }
 
-  /// Truncated, and limited to the type's range; NaN gives 0. Processors differ in what they make of others.
+  /// Truncated, and limited to the type's range; NaN gives 0. Processors differ in their results for both.
   static Value toSigned(MathBuilder &m, Value x, Type to) {
     ElementEmitter &e = m.emitter();
     unsigned bits = to.getIntOrFloatBitWidth();

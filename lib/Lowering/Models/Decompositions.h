@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decompositions into core ops share.
+// Helpers that decompositions into core ops share.
 #ifndef MPT_LIB_LOWERING_MODELS_DECOMPOSITIONS_H
 #define MPT_LIB_LOWERING_MODELS_DECOMPOSITIONS_H
 
@@ -8,7 +8,7 @@
 
 namespace mpt {
 
-/// What Decomposable::decompose returns.
+/// The results of Decomposable::decompose.
 using Values = llvm::FailureOr<llvm::SmallVector<mlir::Value>>;
 
 /// A scalar in every element of a tensor of `like`'s shape.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element forms of the elementwise family.
+// Loop lowering of the elementwise family.
 #include "Gelu.h"
 
 #include "mpt/Dialect/MPT/Splats.h"
@@ -54,7 +54,7 @@ template <typename FloatOp, typename IntOp> Value binary(MathBuilder &m, ArrayRe
     return FloatOp::create(b, x[0], x[1]);
   return IntOp::create(b, x[0], x[1]);
 }
-/// Integer division that never traps: by 0 gives 0, and what overflows wraps.
+/// Integer division that never traps: by 0 gives 0, and overflow wraps.
 template <typename FloatOp, typename IntOp, typename UnsignedOp>
 Value division(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
   ElementEmitter &e = m.emitter();

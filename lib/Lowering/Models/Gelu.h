@@ -9,7 +9,7 @@
 
 namespace mpt {
 
-/// What `y` is the GELU of, and by which form.
+/// The operand of a matched GELU, and its form.
 struct GeluMatch {
   mlir::Value x;
   GeluForm form;

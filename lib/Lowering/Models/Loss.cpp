@@ -8,7 +8,7 @@ using namespace mpt;
 
 namespace {
 
-/// What both directions of softmax_cross_entropy share: per row, the label, whether it counts and its weight.
+/// Values that both directions of softmax_cross_entropy share: per row, the label, whether it counts and its weight.
 struct Labels {
   Labels(GraphBuilder &b, Value logits, Value labels, Value weights, std::optional<int64_t> ignored)
       : shape(shapeOf(logits)) {

@@ -29,7 +29,7 @@ struct SGD : Decomposable::ExternalModel<SGD, SGDOp> {
       double momentum = op.getMomentum().convertToDouble(), dampening = op.getDampening().convertToDouble();
       Value m = b.cast(op.getSlot(), type);
       Value next = b.add(b.mul(m, momentum), b.mul(g, 1 - dampening));
-      // Slots start at zero, so that the first step differs only with dampening.
+      // Optimizer state starts at zero, so that the first step differs only with dampening.
       if (dampening != 0) {
         Value first = b.compare(Predicate::eq, op.getStep(), 1);
         next = b.select(everywhere(b, first, p), g, next);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element forms of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
+// Loop lowering of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
@@ -22,8 +22,8 @@ namespace {
 
 /// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
 /// element where that is `cheap`. With exact sums, all do, with their errors. A processor's largest magnitudes are
-/// those of the bits, NaN above all: one instruction where the maximum that looks for NaN takes several. A device has
-/// that maximum, and for two 16-bit floats at a time.
+/// the largest bit patterns, NaN above all: one instruction where the maximum that looks for NaN takes several. A
+/// device has that maximum, and for two 16-bit floats at a time.
 Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap, const KernelTarget &target) {
   const bool onDevice = target.keepsFloatOps;
   const bool sums = op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean;

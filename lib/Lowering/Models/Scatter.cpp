@@ -84,7 +84,7 @@ Value mpt::combineUpdates(ElementEmitter &e, const ScatterForm &form, Value old,
   ImplicitLocOpBuilder &b = e.b;
   Type element = elementOf(form.updates);
   bool real = isa<FloatType>(element);
-  // As signed numbers, true is smaller than false, and what 64 bits without sign hold from 2^63 on than 0.
+  // As signed numbers, true is smaller than false, and unsigned 64-bit numbers from 2^63 on than 0.
   bool isUnsigned = element.isInteger(1) || element.isUnsignedInteger(64);
   if (isUnsigned && form.kind == ScatterKind::min)
     return arith::MinUIOp::create(b, old, update);

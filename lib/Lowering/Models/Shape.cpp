@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element forms of data movement: each picks the operand element that a result element comes from.
+// Loop lowering of data movement: each picks the operand element that a result element comes from.
 #include "mpt/Lowering/Models/Models.h"
 
 #include "mpt/Dialect/MPT/TensorTypes.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left of stated gradients where nothing is differentiated: the values.
+// Stated gradients where nothing is differentiated: the values alone are left.
 #include "Decompositions.h"
 #include "mpt/Dialect/MPT/TrainingOps.h"
 #include "mpt/Interfaces/Interfaces.h"

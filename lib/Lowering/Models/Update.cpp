@@ -177,7 +177,7 @@ struct Adafactor : Decomposable::ExternalModel<Adafactor, AdafactorOp> {
   }
 
 private:
-  /// The estimate of g^2 in the parameter's shape; `slots` gets what it is made of.
+  /// The estimate of g^2 in the parameter's shape; `slots` gets the moments that it is made of.
   static Value secondMoment(Update &u, AdafactorOp op, Value keep, SmallVectorImpl<Value> &slots) {
     int64_t rank = rankOf(u.p);
     Value square = u.mul(u.g, u.g);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The further optimizers' models, which those of the optimizer family attach.
+// The further optimizers' models, attached by the optimizer family.
 #ifndef MPT_LIB_LOWERING_MODELS_UPDATE_H
 #define MPT_LIB_LOWERING_MODELS_UPDATE_H
 

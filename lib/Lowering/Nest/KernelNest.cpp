@@ -52,7 +52,7 @@ void KernelNest::bind(ElementEmitter &e, func::FuncOp function) {
     e.bind(argument, buffer);
 }
 
-/// The iteration space is that of the largest output, or of the reductions whose rows make it up.
+/// The iteration space is the largest output's, or the space of reductions over as many elements, which make up rows.
 void KernelNest::chooseSpace() {
   int64_t largest = -1;
   for (Value output : yielded())
@@ -129,7 +129,7 @@ void KernelNest::emitRow(ElementEmitter &e, ValueRange buffers, SmallVector<Inde
       return point(walk[level], 1, level + 1 == walk.size() && (laneGiven || lane.empty()));
     point(lane, width, true);
   };
-  // What is needed of the row as a whole is emitted in front of the loop by the emitter itself.
+  // Values of the row as a whole are emitted in front of the loop by the emitter itself.
   nest(0);
   store(e, buffers, ofRow);
 }
@@ -174,8 +174,8 @@ bool KernelNest::chooseLane(const KernelTarget &target) {
 /// Inputs whose every read, for the elements of a row, lies where the row's elements of an output are written.
 void KernelNest::findInPlace(const IndexSpace &space) {
   struct Places {
-    std::vector<IndexExpr::Term> rows; ///< what tells rows apart
-    /// Steps within a row, as (coefficient, extent) pairs, ascending, those that continue each other as one.
+    std::vector<IndexExpr::Term> rows; ///< terms that tell rows apart
+    /// Steps within a row, as (coefficient, extent) pairs, ascending, steps that continue each other as one.
     SmallVector<std::pair<int64_t, int64_t>> steps;
     bool operator==(const Places &other) const { return rows == other.rows && steps == other.steps; }
   };
@@ -287,7 +287,7 @@ void KernelNest::chooseLane(const IndexSpace &space) {
       return space[term.variable].kind == IndexSpace::Kind::Opaque;
     });
   });
-  // Short axes count once joined with what continues them: 3 x 3 filters are walked as one row.
+  // Short axes count once joined with axes that continue them: 3 x 3 filters are walked as one row.
   for (auto [negative, axis] : candidates) {
     if (inReductions > -negative)
       break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporary files that are locked while they are written, so that nobody takes them for what a killed process left.
+// Temporary files that are locked while they are written, so that nobody takes them for leftovers of a killed process.
 #include "core/AtomicFile.h"
 
 #include "core/Error.h"
@@ -41,8 +41,8 @@ bool isTemporary(const char *rest) {
   return count && !counter[count];
 }
 
-/// Removes what processes that were killed while they wrote `folder`/`name` have left. A living writer holds a lock on
-/// its temporary file; the system drops it with the process.
+/// Removes temporary files of processes that were killed while they wrote `folder`/`name`. A living writer holds a lock
+/// on its temporary file; the system drops it with the process.
 void removeStale(const std::string &folder, const std::string &name) {
   DIR *dir = opendir(folder.c_str());
   if (!dir)

@@ -21,8 +21,8 @@ std::string behindLinks(const char *path);
 
 /// A file that is written under a temporary name in the same folder, brought to disk and renamed: after a crash at any
 /// moment its path holds the old or the new contents. Until commit() the old file stays, and nothing else is left
-/// behind; what a killed process left is removed by the next write to the path. A symbolic link stays one: what it
-/// leads to is replaced.
+/// behind; leftovers of a killed process are removed by the next write to the path. A symbolic link stays one: the file
+/// it leads to is replaced.
 class AtomicFile {
 public:
   AtomicFile() = default;
@@ -31,7 +31,7 @@ public:
 
   mpt_status open(const char *path);
   mpt_status write(const void *data, int64_t bytes);
-  /// Brings what was written to disk, so that nothing but renaming is left to commit().
+  /// Brings the written data to disk, so that nothing but renaming is left to commit().
   mpt_status sync();
   mpt_status commit();
 

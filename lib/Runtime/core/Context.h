@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mpt_exec.runtime points to: the thread count and what library calls keep between calls.
+// The context that mpt_exec.runtime points to: the thread count and the data that library calls keep between calls.
 #ifndef MPT_RUNTIME_CORE_CONTEXT_H
 #define MPT_RUNTIME_CORE_CONTEXT_H
 
@@ -12,12 +12,12 @@
 
 namespace mpt::rt {
 
-/// What one call site keeps (a compiled primitive). A call site's descriptor is constant in emitted code.
+/// The cache of one call site (a compiled primitive). A call site's descriptor is constant in emitted code.
 struct SiteCache {
   virtual ~SiteCache() = default;
 };
 
-/// Grow-only memory of whole pages, straight from the system: what was outgrown goes back at once. Its contents do not
+/// Grow-only memory of whole pages, straight from the system: outgrown memory goes back at once. Its contents do not
 /// survive a call to get.
 class Scratch {
   void *memory = nullptr;
@@ -79,7 +79,7 @@ class Device;
 class Profile;
 class FiniteCheck;
 
-/// By what a call of a function computes, where there are several ways.
+/// The way in which a call of a function computes, where there are several.
 struct CallWay {
   int64_t call;
   const char *way;
@@ -127,10 +127,10 @@ public:
   void *get(int64_t bytes) { return memory->get(bytes); }
 };
 
-/// Threads to use for `exec`; what OpenMP says where there is no context.
+/// Threads to use for `exec`; OpenMP's number where there is no context.
 int threadsOf(const mpt_exec *exec);
 
-/// The cache slot of a call site, or null where there is none (then nothing is kept).
+/// The place of a call site's cache, or null where there is none (then nothing is kept).
 inline std::unique_ptr<SiteCache> *slotOf(const mpt_exec *exec, int64_t site) {
   auto *context = exec ? static_cast<Context *>(exec->runtime) : nullptr;
   if (!context || site < 0 || site >= static_cast<int64_t>(context->sites.size()))

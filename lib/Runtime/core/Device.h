@@ -44,7 +44,7 @@ public:
   /// Host to device and back, after all work that was started before; done on return.
   virtual mpt_status upload(const Transfer *transfers, size_t count) = 0;
   virtual mpt_status download(const Transfer *transfers, size_t count) = 0;
-  /// Brings what a caller gave as an input to the host, without waiting for work that was started before.
+  /// Brings an input of the caller's to the host, without waiting for work that was started before.
   virtual mpt_status fetch(const Transfer &transfer) { return download(&transfer, 1); }
   /// Whether the host can read `data`, which a caller gave as an input. An error for memory of another device.
   virtual mpt_status locate(const void *data, bool &onHost) = 0;
@@ -55,29 +55,29 @@ public:
   /// The mean seconds of `runs` runs of `f` in a row, behind one that does not count.
   virtual mpt_status time(const mpt_function_desc &f, FunctionState &state, mpt_exec &exec, int64_t runs,
                           double &seconds);
-  /// What its maker calls it, and the versions of the libraries that compute on it; empty where nobody knows.
+  /// Its maker's name for it, and the versions of the libraries that compute on it; empty where nobody knows.
   virtual std::string description() const { return ""; }
   virtual std::string libraries() { return ""; }
-  /// Whether the values at `data` hold NaN or infinities, after all work that was started before; what the host reads
-  /// directly it has to look at for itself.
+  /// Whether the values at `data` hold NaN or infinities, after all work that was started before; the host
+  /// itself looks at memory that it reads directly.
   virtual mpt_status findNonfinite(const mpt_check_desc &, const void *data, bool &nans, bool &infinities) {
     nans = infinities = data != nullptr;
     return MPT_OK;
   }
-  /// Collective where `world`, which lives as long, has several processes (null: one process): what replicas exchange
-  /// their values by. Null in `out` where they have to pass through the host.
+  /// Collective where `world`, which lives as long, has several processes (null: one process). `out`: the exchange of
+  /// replicas' values; null where they have to pass through the host.
   virtual mpt_status openExchange(World * /*world*/, std::unique_ptr<DeviceExchange> &out) {
     out = nullptr;
     return MPT_OK;
   }
-  /// Waits for all that was started, and reports what went wrong with it.
+  /// Waits for all that was started, and reports its errors.
   virtual mpt_status synchronize() = 0;
-  /// What is free where allocate() takes its memory from, for the end of an error's text; empty where nobody knows.
+  /// The memory that is free for allocate(), for the end of an error's text; empty where nobody knows.
   virtual std::string freeMemory() const { return ""; }
-  /// What the device chose by measuring, as text for a trainer's state; empty where it measures nothing.
+  /// The algorithms that the device chose by measuring, as text for a trainer's state; empty where it measures nothing.
   virtual std::string choices() const { return ""; }
-  /// Chooses as the state of `path` says from here on. True where that changes anything: what call sites keep is then
-  /// to be dropped.
+  /// Chooses as the state of `path` says from here on. True where that changes anything: caches of call sites are
+  /// then to be dropped.
   virtual bool takeChoices(const std::string &, const char * /*path*/) { return false; }
   /// Bytes of staged inputs and of scratch of library calls.
   virtual int64_t stagingBytes() const = 0;

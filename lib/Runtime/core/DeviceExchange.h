@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What replicas exchange on a device, without the host: the seam between a step's order and what carries it (NCCL).
+// Exchanges between replicas on a device, without the host: the seam between a step's order and the transport (NCCL).
 #ifndef MPT_RUNTIME_CORE_DEVICEEXCHANGE_H
 #define MPT_RUNTIME_CORE_DEVICEEXCHANGE_H
 
@@ -42,19 +42,19 @@ public:
   virtual mpt_status exchange(const std::vector<DeviceMessage> &sends, const std::vector<DeviceMessage> &receives) = 0;
   virtual mpt_status gather(const std::vector<DeviceRows> &rows) = 0;
 
-  /// What follows runs beside the functions of the step, behind what they have put on the device so far, until back().
+  /// Work from here to back() runs beside the functions of the step, behind their work that is on the device so far.
   virtual mpt_status aside() = 0;
   virtual void back() = 0;
-  /// The functions' work from here on comes after what ran beside.
+  /// The functions' work from here on comes after the work that ran beside.
   virtual mpt_status join() = 0;
 
   /// Runs `work`, which puts the same on the device each time, while the addresses in `bindings` stay the same: the
   /// first time call by call, later as one graph, unless `eager`.
   virtual mpt_status run(const std::vector<const void *> &bindings, bool eager,
                          const std::function<mpt_status()> &work) = 0;
-  /// Runs functions by themselves, so that what they choose by measuring is chosen.
+  /// Runs functions by themselves, so that they choose algorithms by measuring.
   virtual mpt_status rehearse(const std::function<mpt_status()> &work) = 0;
-  /// Ends what this rank's device waits for: this rank cannot go on. The others learn of it through their world.
+  /// Ends exchanges that this rank's device waits for: it cannot go on. The others learn of it through their world.
   virtual void abort() = 0;
 };
 

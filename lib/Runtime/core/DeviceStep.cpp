@@ -66,7 +66,7 @@ mpt_status DeviceStep::takeMemory(Value &value) {
     ok = take(value.slots, what.all);
   } else {
     value.isSmall = elements <= smallElements;
-    // Shards end where a replica's row does. What all get may be divided anywhere, and equal chunks can be gathered.
+    // Shards end where a replica's row does. A result for all may be cut anywhere, and equal chunks can be gathered.
     value.chunk = what.how == ExchangedValue::Scatter ? elements / ranks : roundUp((elements + ranks - 1) / ranks, 4);
     value.stride = value.isSmall ? elements : value.chunk * ranks;
     ok = take(value.slots, plan.slots * value.stride * floatBytes);
@@ -194,7 +194,7 @@ mpt_status DeviceStep::enqueue() {
   return MPT_OK;
 }
 
-/// What a replica computes before anything changes a state: all functions but the last, and but those with shards.
+/// Runs the functions of a replica that change no state: all but the last, and with shards but the last two.
 mpt_status DeviceStep::rehearse() {
   const size_t changing = trainer.shards.any() ? 2 : 1;
   for (size_t i = 0; i + changing < layout.phases.size() || i == 0; ++i)
@@ -204,7 +204,7 @@ mpt_status DeviceStep::rehearse() {
 }
 
 /// A device measures which algorithms are fastest. Each rank would come to others, and to other bits: the first one
-/// rehearses, and all take what it has chosen. What a replica computes changes no state.
+/// rehearses, and all take its choices. A rehearsal changes no state.
 mpt_status DeviceStep::shareChoices() {
   sharesChoices = true;
   if (!world)
@@ -270,7 +270,7 @@ mpt_status DeviceStep::runPhase(size_t phase, int64_t k) {
 }
 
 void DeviceStep::ready(int64_t output) {
-  // In the order of the table, which is that of all ranks.
+  // In the order of the table, the same on all ranks.
   for (Value &value : values)
     value.complete |= value.what.phase == phase && value.what.output == output;
   for (Value &value : values) {
@@ -389,7 +389,7 @@ mpt_status DeviceStep::reduceAcross(Value &value) {
                                              : exchange->gather({{value.slots.data(), value.chunk * floatBytes}});
 }
 
-/// What is gathered behind a phase, and small values: one group of calls.
+/// Exchanges a phase's gathered values, and small ones, in one group of calls.
 mpt_status DeviceStep::gatherSmall(size_t phase) {
   if (plan.ranks == 1)
     return MPT_OK;

@@ -13,22 +13,21 @@
 
 namespace mpt::rt {
 
-/// Replicas are folded and exchanged as in Reduction, by the same plan, so that results have the same bits as on
-/// processors that are reduced by the host. A value of up to 64 elements goes to every rank at once, with all that are
-/// gathered behind the same function in one group of calls; a larger one is sent by chunks, added up by their owners
-/// and gathered.
+/// Replicas are folded and exchanged as in Reduction, by the same plan, so that results are bitwise identical to a
+/// reduction by the host. A value of up to 64 elements goes to every rank at once, with all that are gathered behind
+/// the same function in one group of calls; a larger one is sent by chunks, added up by their owners and gathered.
 ///
 /// Ranks agree about a step before any of it starts, since nothing that has started can be refused.
 class DeviceStep final : private OutputListener {
 public:
   DeviceStep(mpt_trainer &trainer, const StepLayout &layout, World *world, std::unique_ptr<DeviceExchange> exchange);
   ~DeviceStep();
-  /// Takes the memory of what replicas exchange. Once, before the first step.
+  /// Takes the memory of exchanged values. Once, before the first step.
   mpt_status prepare(const std::vector<ExchangedValue> &values);
-  /// Checks the inputs of all functions and brings them to the device; `given` are those of the global step.
+  /// Checks the inputs of all functions and brings them to the device; `given` are the global step's.
   mpt_status stage(const std::vector<const mpt_tensor *> &given);
   int64_t keptBytes() const { return kept.bytes(); }
-  /// What stage() has brought. A rank that fails tells the others.
+  /// Runs a step on the inputs of stage(). A rank that fails tells the others.
   mpt_status run(mpt_metrics *metrics);
 
 private:
@@ -36,10 +35,10 @@ private:
     explicit Value(const ExchangedValue &what) : what(what) {}
     ExchangedValue what;
     int64_t chunk = 0;          // elements that a rank adds
-    int64_t stride = 0;         // elements from a slot to the next one
-    Block slots;                // of what is added; the result in the first one. Of what is gathered: all rows
+    int64_t stride = 0;         // elements from a partial sum to the next one
+    Block slots;                // partial sums, and the result in the first place; gathered: all rows
     Block received, wide;       // nodes of others; a contribution in FP32
-    Block narrow, narrowOthers; // contributions in 16 bits: this rank's, those of others
+    Block narrow, narrowOthers; // contributions in 16 bits: this rank's, the others'
     int64_t given = 0;          // local replicas that have contributed to it in this step
     bool complete = false;      // computed by the replica that runs
     bool isSmall = false;
@@ -75,7 +74,7 @@ private:
   World *const world; ///< null: one process
   const std::unique_ptr<DeviceExchange> exchange;
   const ReductionPlan plan;
-  int64_t nodes = 0, mostNodes = 0; // of the plan: those of all ranks, and the most of one
+  int64_t nodes = 0, mostNodes = 0; // of the plan: of all ranks, and the most of one
   std::deque<Value> values;
   KeptValues kept;
   std::vector<std::deque<Source>> sources; // by phase and input

@@ -9,7 +9,7 @@
 static thread_local char text[8192];
 
 mpt_status mpt::rt::fail(mpt_status status, const char *format, ...) {
-  // What is told may hold the last text, such as another thread's or a device's with its place.
+  // The arguments may hold the last text, such as another thread's or a device's with its place.
   char fresh[sizeof text];
   va_list args;
   va_start(args, format);

@@ -7,7 +7,7 @@
 
 namespace mpt::rt {
 
-/// Writes a line to standard error: what a caller should know although the call succeeds.
+/// Writes a line to standard error: a warning of a call that succeeds all the same.
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /// Stores the formatted text as this thread's last error and returns `status`.

@@ -18,7 +18,7 @@ std::string plain(const std::string &name) {
   return out;
 }
 
-/// What the processor itself reports: containers may hide or shorten /proc/cpuinfo.
+/// Features that the processor itself reports: containers may hide or shorten /proc/cpuinfo.
 void askProcessor(std::set<std::string> &features) {
 #if defined(__x86_64__) && defined(__clang__)
 #define MPT_ASK(name) {name, __builtin_cpu_supports(name) != 0}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this processor has what a library's code needs.
+// Whether this processor has the features that a library's code needs.
 #ifndef MPT_RUNTIME_CORE_FEATURES_H
 #define MPT_RUNTIME_CORE_FEATURES_H
 

@@ -32,7 +32,7 @@ public:
                    const mpt_module_desc &module, const Shards &shards, const uint8_t *state);
   /// Keeps the first finding.
   mpt_status look(const mpt_check_desc &desc, const void *data);
-  /// After a run: MPT_NOT_FINITE with the finding as error text, when the run was skipped or gave what is not finite.
+  /// After a run: MPT_NOT_FINITE with the finding as error text, when the run was skipped or a result is not finite.
   mpt_status end(const mpt_function_desc &function, const std::vector<void *> &outputs, bool skipped, double lossScale);
 
   /// Of a tensor in the device's memory; nothing where it is NULL or holds integers.

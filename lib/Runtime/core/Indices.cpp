@@ -14,11 +14,11 @@ using namespace mpt::rt;
 
 namespace {
 
-/// An element as an index; `text` is its value for messages.
+/// An element as an index.
 int64_t indexOf(int64_t value) { return value; }
 int64_t indexOf(uint64_t value) { return value > INT64_MAX ? INT64_MAX : static_cast<int64_t>(value); }
 template <typename T> int64_t indexOf(T value) { return static_cast<int64_t>(value); }
-/// What no integer stands for is out of every range but that of all.
+/// Values beyond 64-bit integers, and NaN, are out of every range but the full one.
 int64_t indexOf(double value) {
   if (!(std::fabs(value) < 0x1p63))
     return value > 0 ? INT64_MAX : INT64_MIN;

@@ -26,7 +26,7 @@ struct Json {
   const Json *find(std::string_view name) const;
 };
 
-/// Parses a whole text. On failure returns false and says what is wrong, and where, in `error`.
+/// Parses a whole text. On failure returns false; `error` has the reason and the place.
 bool parseJson(std::string_view text, Json &out, std::string &error);
 
 /// Appends `text` as a quoted JSON string.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding what replicas keep, and a place for it.
+// Finding the values that replicas keep, and places for them.
 #include "core/KeptValues.h"
 
 #include "core/Replicas.h"
@@ -60,7 +60,7 @@ int64_t KeptValues::assignOffsets() {
   for (Value *value : order) {
     int64_t offset = 0;
     for (const Value *other : placed) { // by their offsets
-      // While one replica makes a value, the next one may still read what is read for the last time.
+      // While one replica makes a value, the next one may still read another for the last time.
       const bool together = value->made <= other->last && other->made <= value->last;
       if (together && offset + value->bytes > other->offset)
         offset = std::max(offset, other->offset + other->bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a replica computes in one function of a step and reads in later ones, for all local replicas.
+// Values that a replica computes in one function of a step and reads in later ones, for all local replicas.
 #ifndef MPT_RUNTIME_CORE_KEPTVALUES_H
 #define MPT_RUNTIME_CORE_KEPTVALUES_H
 
@@ -13,10 +13,10 @@ namespace mpt::rt {
 
 struct StepLayout;
 
-/// Memory of such values. Those that are never needed at the same time share it.
+/// Memory of such values. Values that are never needed at the same time share it.
 class KeptValues {
 public:
-  /// Finds them in the tables of the step's functions. MPT_BAD_FILE where one takes what no earlier one makes so.
+  /// Finds them in the tables of the step's functions. MPT_BAD_FILE where one takes a value that none before makes.
   mpt_status prepare(Device &device, const StepLayout &layout);
   /// Where local replica `k` has the value of that name; null for other names.
   uint8_t *find(const char *name, int64_t k) const;

@@ -32,8 +32,8 @@ bool isSame(const struct stat &a, const struct stat &b) {
   return a.st_size == b.st_size && a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
-/// An empty file in memory. Systems that want to know whether it will be executed are told the safer of the two: what
-/// the loader maps needs no permission of the file's.
+/// An empty file in memory. Systems that want to know whether it will be executed are told the safer of the two: the
+/// loader needs no permission of the file's to map it.
 int memoryFile(const char *name) {
 #ifdef MFD_NOEXEC_SEAL
   int fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading emitted libraries and checking what they say about themselves.
+// Loading emitted libraries and checking their tables.
 #include "core/Model.h"
 
 #include "core/Device.h"
@@ -100,7 +100,7 @@ mpt_status checkModule(const mpt_module_desc &m, const char *source) {
   return MPT_OK;
 }
 
-/// Reads the manifest, and finds what the steps of the library are: of which sizes, and with replicas of what parts.
+/// Reads the manifest, and finds the sizes of the library's functions, and the parts of a step with replicas.
 mpt_status findStep(Model &model) {
   std::string error;
   if (!model.desc->manifest || !parseJson(model.desc->manifest, model.manifest, error))

@@ -25,7 +25,7 @@ struct Model {
   std::string directory; // where the weights lie
   // The weights beside the library and the template of its model file, open since it was loaded: they belong together.
   int weights = -1, form = -1;
-  // Of a library with replicas: what its manifest says of them, and the step with the rows of all, or of one where each
+  // Of a library with replicas: the manifest's entry on them, and the step with the rows of all, or of one where each
   // process has one.
   std::unique_ptr<ReplicasOfModel> replicas;
   std::unique_ptr<GlobalStep> step;

@@ -16,8 +16,8 @@ public:
   /// Fails on a NULL among keys and values, and on a key that is given twice.
   mpt_status read(const mpt_trainer_options &given);
 
-  /// Each makes `key` known and, where the option is given, sets `out` to its value. What does not fit is an error with
-  /// what was expected.
+  /// Each makes `key` known and, where the option is given, sets `out` to its value. A wrong value is an error that
+  /// names the expected ones.
   mpt_status text(const char *key, std::string &out);
   mpt_status flag(const char *key, bool &out); ///< 0 or 1
   mpt_status number(const char *key, int64_t least, int64_t &out);

@@ -16,7 +16,7 @@ public:
   explicit Profile(const mpt_function_desc &function, int threads);
   void beginRun();
   void endRun();
-  /// `way`: by what the call computes, where there is a choice.
+  /// `way`: the way in which the call computes, where there is a choice.
   void add(double seconds, const char *way = nullptr) {
     if (next < seconds_.size()) {
       ways[next] = way;
@@ -29,7 +29,7 @@ public:
   bool leave() { return --depth == 0; }
   /// CPU time of the calling thread where there is one thread, wall time otherwise, in seconds.
   double now() const;
-  /// A table of calls, those that are alike in one row, the slowest first; empty without runs.
+  /// A table of calls, calls that are alike in one row, the slowest first; empty without runs.
   std::string table(int rows) const;
 
 private:

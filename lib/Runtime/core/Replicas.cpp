@@ -21,10 +21,10 @@ using namespace mpt::rt;
 
 namespace {
 
-/// What the runtime gives, not the caller.
+/// Whether the runtime gives the input, not the caller.
 bool isOwn(const mpt_tensor_desc &input) { return input.role != MPT_ROLE_INPUT; }
 
-/// What ranks compare in a step: the largest of each number, and of its negative, are the same number where all agree.
+/// Numbers that ranks compare in a step: the largest of each, and of its negative, are the same number where all agree.
 struct Agreement {
   static constexpr int pieces = 3, bitsOfPiece = 22; // whole numbers below 2^24 are exact in FP32
   float refused = 0;                                 // 1 + the highest rank that cannot go on
@@ -112,7 +112,7 @@ GlobalStep::GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of,
   function.outputs = parts.back()->outputs;
 }
 
-/// What process `rank` of `size` runs; `world` may be null.
+/// The phases and replicas of this process; `world` may be null.
 static StepLayout layoutOf(const mpt_module_desc &module, const ReplicasOfModel &of, const World *world) {
   StepLayout layout;
   const int64_t size = world ? world->size() : 1;
@@ -301,7 +301,7 @@ mpt_status ReplicatedStep::startGather(Value &value) {
   return MPT_OK;
 }
 
-/// Waits for what a phase is the first to take of what all replicas have computed before: the rest may still travel.
+/// Waits for the exchanged values that `phase` is the first to take: the others may still travel.
 mpt_status ReplicatedStep::receiveFor(size_t phase) {
   for (Value &value : values) {
     if (value.taken != phase)
@@ -319,7 +319,7 @@ mpt_status ReplicatedStep::receiveFor(size_t phase) {
 }
 
 void ReplicatedStep::ready(int64_t output) {
-  // In the order of the table, which is that of all ranks, also of one that fails and contributes nothing.
+  // In the order of the table, the same on all ranks, also on one that fails and contributes nothing.
   for (Value &value : values)
     value.complete |= value.phase == 0 && value.output == output;
   for (Value &value : values) {
@@ -336,7 +336,7 @@ const mpt_tensor *ReplicatedStep::callersTensor(const std::vector<const mpt_tens
   return given[static_cast<size_t>(indexOf(global.desc().inputs, global.desc().num_inputs, name))];
 }
 
-/// The inputs of a phase for local replica `k`: the caller's, what replicas have exchanged before, and its number.
+/// The inputs of a phase for local replica `k`: the caller's, values exchanged or kept before, and its number.
 mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor *> &given, int64_t k,
                                 std::vector<mpt_tensor> &out) {
   const mpt_function_desc &f = *layout.phases[phase];
@@ -363,7 +363,7 @@ mpt_status ReplicatedStep::bind(size_t phase, const std::vector<const mpt_tensor
   return MPT_OK;
 }
 
-/// One local replica: what it computes, given away as soon as it is complete.
+/// Runs one local replica; its values are contributed as soon as they are complete.
 mpt_status ReplicatedStep::runReplica(mpt_trainer &trainer, size_t phase, const std::vector<const mpt_tensor *> &given,
                                       int64_t k) {
   const mpt_function_desc &f = *layout.phases[phase];
@@ -418,7 +418,7 @@ mpt_status ReplicatedStep::runShards(mpt_trainer &trainer, const std::vector<con
   return status;
 }
 
-/// Keeps the others from waiting for what this rank cannot compute.
+/// Keeps the others from waiting for values that this rank cannot compute.
 void ReplicatedStep::contributeNothing() {
   const std::string why = mpt_last_error();
   int64_t most = 0;

@@ -25,7 +25,7 @@ class Memory;
 class Reduction;
 class World;
 
-/// What the manifest of a library says of its replicas.
+/// The entry on replicas in a library's manifest.
 struct ReplicasOfModel {
   int64_t count = 0;           ///< 0: one a process
   std::set<std::string> split; ///< inputs with rows for all replicas
@@ -61,9 +61,9 @@ struct ExchangedValue {
   size_t phase;     ///< that makes it
   size_t taken;     ///< the first phase that takes the result
   int64_t output;   ///< of the phase
-  int64_t dtype;    ///< of a replica's contribution; what is added is FP32 for all
+  int64_t dtype;    ///< of a replica's contribution; sums and maxima are FP32
   int64_t elements; ///< of a replica's contribution
-  int64_t part;     ///< bytes of one replica's contribution to what is gathered, or of its row of what is scattered
+  int64_t part;     ///< bytes of one replica's contribution (Gather), or of its row of the sums (Scatter)
   int64_t all;      ///< bytes of the result, over all replicas
 };
 
@@ -75,12 +75,13 @@ struct StepLayout {
   int64_t replicas, first, local;                ///< in all; number of the first one here; how many here
 };
 
-/// Refuses indices and labels out of range in what the phases of a step from `first` on read of the caller's inputs, of
-/// all local replicas; `given` has the addresses of the global step's.
+/// Refuses indices and labels out of range in the caller's inputs, as the phases of a step from `first` on read them,
+/// of all local replicas; `given` has the addresses of the global step's.
 mpt_status checkIndicesOf(Device &device, const StepLayout &layout, size_t first,
                           const std::vector<const void *> &given);
 
-/// What the phases of a step exchange, in the order of their tables. MPT_BAD_FILE where no later phase takes it so.
+/// The values that phases of a step exchange, in the order of their tables. MPT_BAD_FILE where no later one takes a
+/// value as it is made.
 mpt_status readExchanged(const StepLayout &layout, std::vector<ExchangedValue> &out);
 
 /// Null in `out` where the library has no replicas.
@@ -89,10 +90,10 @@ mpt_status readReplicas(const mpt_module_desc &module, const Json &manifest, std
 /// MPT_INVALID_ARGUMENT where `ranks` processes cannot have equal parts of `replicas`; of any number (0) they can.
 mpt_status checkDivides(const mpt_module_desc &module, int64_t replicas, int ranks);
 
-/// Runs "step" of a library with replicas, in the phases that the compiler made of it (mpt_function_desc). What the
-/// caller can be refused for is found before anything has run.
+/// Runs "step" of a library with replicas, in the phases that the compiler made of it (mpt_function_desc). Errors
+/// of the caller are found before anything has run.
 ///
-/// Processes cannot come to disagree: what all of them compute from is compared over the ranks at the start (library,
+/// Processes cannot come to disagree: data that all compute from is compared over the ranks at the start (library,
 /// state) and in every step (shared inputs, edits of the state). A rank that refuses its inputs, or fails, lets the
 /// others know in the same step, and nobody changes its state.
 class ReplicatedStep final : private OutputListener {
@@ -112,12 +113,12 @@ public:
   mpt_status compareStates(mpt_trainer &trainer, mpt_status own);
   /// The caller changes the state by hand: the next step is refused unless all ranks were given the same.
   void edited(const char *what, const void *data, int64_t bytes);
-  /// Collective: the status that rank 0 has, which is what all of them return.
+  /// Collective: the status of rank 0, which all ranks return.
   mpt_status followFirst(mpt_status own);
   bool isFirst() const;
   /// Null: one process.
   World *ranks() const { return world.get(); }
-  /// Of what local replicas keep between the functions of a step.
+  /// Of the values that local replicas keep between the functions of a step.
   int64_t keptBytes() const;
 
 private:
@@ -127,7 +128,7 @@ private:
     std::shared_ptr<Memory> total; // all that this process gets of it
     bool complete = false;         // computed by the replica that runs
     int64_t given = 0;             // local replicas that have contributed to it in this step
-    uint64_t ticket = 0;           // of what is gathered
+    uint64_t ticket = 0;           // of a gathered value
   };
 
   ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> world);
@@ -154,9 +155,9 @@ private:
   std::unique_ptr<Reduction> reduction;
   std::vector<Value> values;
   std::unique_ptr<KeptValues> kept; ///< null where values stay on the device
-  int64_t agreement = 0;            ///< bucket of what ranks compare in every step
+  int64_t agreement = 0;            ///< bucket of the numbers that ranks compare in every step
   uint64_t steps = 0, edits = 0;
-  std::string notFinite;                  ///< what --debug-nonfinite found in this step's replicas
+  std::string notFinite;                  ///< the finding of --debug-nonfinite in this step's replicas
   int64_t number = 0;                     ///< of the replica that runs; an input where functions ask for it
   float count = 0;                        ///< of all replicas, likewise
   const FunctionState *running = nullptr; ///< whose outputs `ready` speaks of

@@ -17,7 +17,7 @@ namespace {
 
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
-struct Table {}; ///< what offsets of tables point to
+struct Table {}; ///< the target of a table's offset
 
 /// Field numbers of the schemas' tables.
 namespace slot {
@@ -28,7 +28,7 @@ constexpr unsigned parameter = 0, moments = 1;                      // Parameter
 constexpr unsigned tensorName = 0, dims = 2, type = 3, rawData = 4; // Tensor
 } // namespace slot
 
-constexpr int32_t formatVersion = 2; // what 1.19 writes and checks
+constexpr int32_t formatVersion = 2; // that 1.19 writes and checks
 /// Offsets of a flatbuffer are 31 bits; room for names and tables beside the tensors.
 constexpr int64_t mostBytes = (int64_t(1) << 31) - (int64_t(1) << 24);
 
@@ -61,7 +61,7 @@ private:
 
 bool isWidened(int64_t dtype) { return isFloating(dtype) && sizeOf(dtype) < sizeOf(MPT_FLOAT32); }
 
-/// The slots of Adam and AdamW, in the order in which ONNX Runtime numbers its own.
+/// The optimizer states of Adam and AdamW, in the order in which ONNX Runtime numbers its own.
 constexpr const char *momentNames[] = {".moment1", ".moment2"};
 
 mpt_status CheckpointWriter::checkSlots() const {
@@ -174,7 +174,7 @@ FilePart CheckpointWriter::finish() {
     auto name = builder.CreateString("group0"); // the one group of ONNX Runtime's own optimizers
     double rate = 1e-3;
     if (mpt_trainer_learning_rate(&trainer, &rate) != MPT_OK)
-      rate = 1e-3; // what ONNX Runtime starts with
+      rate = 1e-3; // ONNX Runtime's initial rate
     start = builder.StartTable();
     builder.AddElement<int64_t>(field(slot::step), steps, 0);
     builder.AddOffset(field(slot::groupName), name);

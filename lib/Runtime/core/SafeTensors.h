@@ -55,7 +55,7 @@ struct SafeTensorsItem {
   int64_t bytes;
 };
 
-/// A checksum of bytes that follow those of checksum `seed`: FNV-1a's step on 64-bit words, in four interleaved lanes.
+/// Continues checksum `seed` with the bytes that follow: FNV-1a's step on 64-bit words, in four interleaved lanes.
 /// Finds every change within one word.
 uint64_t checksumOf(const void *data, int64_t bytes, uint64_t seed);
 /// As files have it: 16 hexadecimal digits.

@@ -196,7 +196,7 @@ private:
   std::string freeLocation(const std::string &location, size_t file) const {
     if (!exists(folder + location))
       return location;
-    // A name after ours that the old model does not read is what a killed process has left.
+    // A name after ours that the old model does not read is a leftover of a killed process.
     for (int k = 0; k < mostNames; ++k)
       if (std::string own = ownLocation(location, file, k); own != location && !old.reads(own))
         return own;
@@ -240,7 +240,7 @@ mpt_status save(const Template &form, TensorSource &source, const char *path, bo
   return ModelWriter(form, path).write(source, averaged);
 }
 
-/// Ranks but the first take part in reading what they divide.
+/// Ranks but the first take part in reading the tensors that ranks divide.
 mpt_status readAlong(const Template &form, TensorSource &source, bool averaged) {
   const std::vector<std::string> locations(form.files());
   for (size_t i = 0; i < form.files(); ++i)

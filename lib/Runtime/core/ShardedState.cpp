@@ -36,7 +36,7 @@ bool isShard(const std::string &rest) {
   return rest[0] == '.' && end != 1 && (end == std::string::npos || rest.compare(end, 5, ".tmp-") == 0);
 }
 
-/// Removes shards of `path` that no index names any more: those of other generations, also of ranks that were killed.
+/// Removes shards of `path` that no index names any more: shards of other generations, also of ranks that were killed.
 void removeOthers(const std::string &path, const std::string &generation) {
   size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : slash ? path.substr(0, slash) : "/";
@@ -58,7 +58,7 @@ void removeOthers(const std::string &path, const std::string &generation) {
     unlink(file.c_str());
 }
 
-/// What a rank says of its shard to the others.
+/// A rank's report on its shard to the others.
 struct Written {
   int64_t status;
   uint64_t checksum;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A saved state in several files: an index with what every rank has, and beside it each rank's shards.
+// A saved state in several files: an index with the state that every rank has, and beside it each rank's shards.
 #ifndef MPT_RUNTIME_CORE_SHARDEDSTATE_H
 #define MPT_RUNTIME_CORE_SHARDEDSTATE_H
 
@@ -31,7 +31,7 @@ public:
   bool has(const std::string &name) const { return !shards.empty() && shards[0]->find(name); }
   /// Reads tensor `t`, which the shards have and the index has not. Tensors come in the module's order.
   mpt_status read(const mpt_tensor_desc &t, uint8_t *out);
-  /// After all tensors: MPT_BAD_FILE where the bytes of a shard are not those that were saved.
+  /// After all tensors: MPT_BAD_FILE where the bytes of a shard are not the saved ones.
   mpt_status finish() const;
 
 private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// States that the replicas of a step divide among them: what this process has of each, and how whole tensors are cut.
+// States that the replicas of a step divide among them: this process's part of each, and how whole tensors are cut.
 #ifndef MPT_RUNTIME_CORE_SHARDS_H
 #define MPT_RUNTIME_CORE_SHARDS_H
 
@@ -17,9 +17,9 @@ namespace mpt::rt {
 struct Json;
 class World;
 
-/// The layout of a trainer's state. The block begins with what every process has whole; behind it lie the shards of
-/// the first local replica, of the second, and so on. Replica k of V has elements [k c, (k + 1) c) of a divided tensor,
-/// row-major; zeros follow the last one. Without divided states the block is the module's.
+/// The layout of a trainer's state. The block begins with tensors that every process has whole; behind it lie the
+/// shards of the first local replica, of the second, and so on. Replica k of V has elements [k c, (k + 1) c) of a
+/// divided tensor, row-major; zeros follow the last one. Without divided states the block is the module's.
 class Shards {
 public:
   /// MPT_BAD_FILE where the manifest contradicts the tables; MPT_INVALID_ARGUMENT where the number of
@@ -28,7 +28,7 @@ public:
 
   bool any() const { return bytes > 0; }
   bool divides(int64_t i) const { return any() && pieces[static_cast<size_t>(i)]; }
-  /// State tensor i with its whole shape. Its offset is that of the first local shard where it is divided.
+  /// State tensor i with its whole shape. Its offset is the first local shard's where it is divided.
   const mpt_tensor_desc &whole(int64_t i) const { return wholes[static_cast<size_t>(i)]; }
   /// Bytes of a process's block.
   int64_t blockBytes() const { return module->state_bytes + (local - 1) * bytes; }

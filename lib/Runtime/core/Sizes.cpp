@@ -32,7 +32,7 @@ bool takes(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count) 
   });
 }
 
-/// "float32[1,4], float32[8,4] or float32[32,4]": what an input may be.
+/// "float32[1,4], float32[8,4] or float32[32,4]": the shapes that an input may have.
 std::string shapesOf(const std::vector<const mpt_function_desc *> &sizes, const mpt_tensor &given) {
   std::vector<std::string> all;
   for (const mpt_function_desc *f : sizes)

@@ -26,7 +26,7 @@ mpt_status readInto(const SafeTensorsReader &file, const SafeTensorsReader::Entr
                 describe(entry.dtype, static_cast<int64_t>(entry.shape.size()), entry.shape.data()).c_str());
   if (entry.dtype == t.dtype)
     return file.read(entry, out);
-  // In pieces: the process keeps what it once held, and a large model's weights would be there twice.
+  // In pieces: the process keeps memory that it once had, and a large model's weights would be there twice.
   constexpr int64_t piece = 1 << 16;
   int64_t from = sizeOf(entry.dtype), to = sizeOf(t.dtype);
   std::vector<char> raw(static_cast<size_t>(piece * from));
@@ -62,7 +62,7 @@ const SafeTensorsReader::Entry *sourceOf(const mpt_trainer &trainer, const mpt_t
   return master == trainer.masters.end() ? nullptr : file.find(trainer.tensor(master->second).name);
 }
 
-/// What training creates by itself starts at zero when the weights file says nothing.
+/// State that training creates by itself starts at zero where the weights file has none.
 bool startsAtZero(int64_t role) {
   return role == MPT_ROLE_SLOT || role == MPT_ROLE_ACCUMULATOR || role == MPT_ROLE_COUNTER || role == MPT_ROLE_RNG;
 }
@@ -276,7 +276,7 @@ mpt_status load(mpt_trainer &t, const char *path) {
     return status;
   if (t.device->takeChoices(file.metadata("choices"), path))
     for (FunctionState &f : t.functions) {
-      f.device.reset(); // before what its graphs run
+      f.device.reset(); // before the sites that its graphs use
       for (std::unique_ptr<SiteCache> &site : f.context.sites)
         site.reset();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of functions, and what they were measured on.
+// Times of functions, and the device that they were measured on.
 #include "core/Error.h"
 #include "core/Trainer.h"
 

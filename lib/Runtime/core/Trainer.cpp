@@ -89,7 +89,7 @@ mpt_status outOfState(const Device &device, const mpt_module_desc &m, int64_t by
   return outOfMemory(device, "state", bytes, largest);
 }
 
-/// Names what the plan spends the scratch on.
+/// Names the largest buffers of the scratch.
 mpt_status outOfScratch(const Device &device, const mpt_function_desc &f) {
   std::string largest;
   for (int64_t i = 0; i < f.num_buffers; ++i)
@@ -178,7 +178,7 @@ double scalarOf(const mpt_tensor_desc &t, const void *data) {
   return t.dtype == MPT_FLOAT64 ? exact : static_cast<double>(value);
 }
 
-/// Finds the caller's tensor for every input of the function, checks it, and copies what is not aligned.
+/// Finds the caller's tensor for every input of the function, checks it, and copies unaligned ones.
 mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state, const mpt_tensor *inputs,
                       int64_t count) {
   std::vector<const mpt_tensor *> matched;
@@ -194,7 +194,7 @@ mpt_status bindInputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState 
 mpt_status bindOutputs(mpt_trainer &t, const mpt_function_desc &f, FunctionState &state) {
   if (!state.outputPointers.empty() || f.num_outputs == 0)
     return MPT_OK;
-  // What replicas keep has places of its own, one a replica.
+  // Values that replicas keep have places of their own, one a replica.
   auto bytesOf = [](const mpt_tensor_desc &output) {
     return isKept(output) ? 0 : roundUp(output.bytes, valueAlignment);
   };
@@ -247,8 +247,8 @@ bool isStep(const mpt_trainer &t, const mpt_function_desc &f) {
   return t.model->sizes.nameOf(f) == (t.replicas ? ReplicatedStep::combine : ReplicatedStep::step);
 }
 
-/// What "gradients" says of the step that was just skipped. Random numbers are those of the next step afterwards, and
-/// results of "gradients" those that the caller had.
+/// Runs "gradients" on the step that was just skipped, for a gradient that is not finite. Random states, and the
+/// caller's results of "gradients", are restored.
 mpt_status nameGradient(mpt_trainer &t, const mpt_tensor *inputs, int64_t count, std::string &cause) {
   const mpt_module_desc &m = *t.model->desc;
   const mpt_function_desc *f = nullptr;
@@ -326,7 +326,7 @@ mpt_status run(mpt_trainer &t, const char *name, const mpt_tensor *inputs, int64
   return f ? runFunction(t, *f, inputs, count, metrics) : MPT_INVALID_ARGUMENT;
 }
 
-/// The function that the results of `name` are those of, of several sizes the one that ran last; null after an error.
+/// The function that made the results of `name`, of several sizes the one that ran last; null after an error.
 const mpt_function_desc *functionOfResults(mpt_trainer &t, const char *name) {
   if (auto found = name && !t.replicas ? t.last.find(name) : t.last.end(); found != t.last.end())
     return found->second;
@@ -498,7 +498,7 @@ mpt_status mpt_trainer_reset(mpt_trainer *trainer) {
   if (!trainer)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer, got NULL");
   return guarded([&] {
-    // What runs may still read the state.
+    // Work on the device may still read the state.
     if (mpt_status status = trainer->device->synchronize())
       return status;
     const char *weights = trainer->hasWeights ? trainer->weights.c_str() : nullptr;

@@ -16,17 +16,17 @@
 
 namespace mpt::rt {
 
-/// What a function of the model needs between calls.
+/// State of a function of the model between calls.
 struct FunctionState {
   Context context;
   std::unique_ptr<Profile> profile;  // null unless asked for
-  std::unique_ptr<SiteCache> device; // what the device keeps for it
+  std::unique_ptr<SiteCache> device; // the device's cache for it
   Block outputs;
   std::vector<void *> outputPointers;
   std::vector<const void *> inputPointers; // as given, then as staged
   std::vector<uint8_t> hostOutputs;        // a copy of `outputs` where the host cannot read it
   alignas(64) uint8_t learningRate[64];    // the default, where the caller gives none
-  bool ran = false, copied = false;        // copied: hostOutputs is that of the last run
+  bool ran = false, copied = false;        // copied: hostOutputs is the last run's
   bool watched = false;                    // the last run was counted by the trainer's StallWatch
 };
 
@@ -64,8 +64,8 @@ struct mpt_trainer {
 
 namespace mpt::rt {
 
-/// Gives the state its initial values: those of the weights file `given`, or, where it is null, of the one beside the
-/// library; zero for what training itself creates. With `setSeed`, the state of the random generator becomes `seed`.
+/// Gives the state its initial values: from the weights file `given`, or, where it is null, from the one beside the
+/// library; zero for state that training creates. With `setSeed`, the state of the random generator becomes `seed`.
 mpt_status initializeState(mpt_trainer &trainer, const char *given, bool setSeed, uint64_t seed);
 
 /// The state where the host can read it: the block itself, or a copy that `copy` owns.
@@ -77,7 +77,7 @@ std::string checksumOfState(const mpt_trainer &trainer, const uint8_t *state);
 /// The finished steps that a state says it has, for the metadata of files.
 std::string stepOf(const mpt_module_desc &module, const uint8_t *state);
 
-/// What the trainer keeps for a function of its model.
+/// The trainer's state of a function of its model.
 inline FunctionState &stateOf(mpt_trainer &trainer, const mpt_function_desc &f) {
   return trainer.functions[static_cast<size_t>(&f - trainer.model->desc->functions)];
 }
@@ -87,8 +87,8 @@ inline FunctionState &stateOf(mpt_trainer &trainer, const mpt_function_desc &f) 
 mpt_status matchInputs(const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                        std::vector<const mpt_tensor *> &out);
 
-/// Where the caller's tensors `given` lie, or the trainer's learning rate, as `state.inputPointers`. Refuses what is
-/// not in reach, and rates that are not finite.
+/// Where the caller's tensors `given` lie, or the trainer's learning rate, as `state.inputPointers`. Refuses tensors
+/// out of reach, and rates that are not finite.
 mpt_status pointersOf(mpt_trainer &trainer, const mpt_function_desc &f, FunctionState &state,
                       const std::vector<const mpt_tensor *> &given);
 
@@ -102,14 +102,14 @@ mpt_status prepareFunction(mpt_trainer &trainer, const mpt_function_desc &f);
 mpt_status beginRun(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                     int64_t replica, mpt_exec &exec);
 
-/// Runs one function of the library; divided states are those of local replica `replica`.
+/// Runs one function of the library; divided states are local replica `replica`'s.
 mpt_status runFunction(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                        mpt_metrics *metrics, int64_t replica = 0);
 
 /// Notes that a run of `f` has begun, and that nothing is known of its results.
 void startedRun(mpt_trainer &trainer, const mpt_function_desc &f);
-/// Reads what a run of `f` computed. MPT_STALLED where too many steps in a row were skipped; `inputs`, where there are
-/// any, are those of the step.
+/// Reads the metrics of a run of `f`. MPT_STALLED where too many steps in a row were skipped; `inputs`, where there are
+/// any, are the step's.
 mpt_status readRun(mpt_trainer &trainer, const mpt_function_desc &f, const mpt_tensor *inputs, int64_t count,
                    mpt_metrics &out);
 

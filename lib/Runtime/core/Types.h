@@ -9,7 +9,7 @@
 
 namespace mpt::rt {
 
-/// What functions read and write begins at multiples of so many bytes.
+/// Values that functions read and write begin at multiples of so many bytes.
 inline constexpr int64_t valueAlignment = 64;
 inline int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 

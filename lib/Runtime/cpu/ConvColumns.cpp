@@ -89,7 +89,7 @@ void gatherColumns(void *const *args, int64_t begin, int64_t end) {
   }
 }
 
-/// Input positions [begin, end): the sum of what every output position sends back, in a fixed order.
+/// Input positions [begin, end): the sum of the columns of every output position, in a fixed order.
 void sumColumns(void *const *args, int64_t begin, int64_t end) {
   constexpr int64_t span = 512;
   auto &task = *static_cast<const Columns *>(args[0]);

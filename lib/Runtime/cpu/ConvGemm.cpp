@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions that our GEMM computes in the types as stored: 1 x 1 ones, which are plain GEMMs; gradients of
-// weights, where oneDNN's AVX2 kernels reach half the rate of its forward pass; and those with few positions
+// weights, where oneDNN's AVX2 kernels reach half the rate of its forward pass; and ones with few positions
 // (ConvColumns.cpp).
 #include "cpu/Gemm.h"
 #include "cpu/OneDnn.h"

@@ -70,7 +70,7 @@ public:
     onHost = true;
     return MPT_OK;
   }
-  /// Copies what is not aligned.
+  /// Copies unaligned inputs.
   mpt_status stage(const mpt_function_desc &f, FunctionState &state) override {
     int64_t staged = 0;
     for (int64_t k = 0; k < f.num_inputs; ++k)

@@ -20,17 +20,17 @@ struct Windows {
   const float *image; // where the first window begins
   int64_t extent[4], pitch[4], channels;
   int64_t taps[3], tapPitch[3], filterPitch[3]; // kernel positions, and how far apart in image and filters
-  const float *filters;                         // those of `columns` columns, at most nr: nr floats a product
+  const float *filters;                         // of `columns` columns, at most nr: nr floats a product
   int64_t channelPitch, columns;                // from one channel's filters to the next
   const float *bias;                            // or null
   void *to;
-  int64_t type, step[4], flags; // of results: elements between those of neighbouring windows
+  int64_t type, step[4], flags; // of results: elements between neighbouring windows' results
 };
 
-/// Flags that say how operands are read, and those beside them that are not of the epilogue.
+/// Flags that say how operands are read, and with them all flags that are not of the epilogue.
 constexpr int64_t readFlags = MPT_GEMM_READ_F16 | MPT_GEMM_READ_BF16, inputFlags = readFlags | MPT_GEMM_ORDERED;
 
-/// The rectangle [m0, m1) x [n0, n1) of one GEMM; pointers are those of the batch element.
+/// The rectangle [m0, m1) x [n0, n1) of one GEMM; pointers are the batch element's.
 struct GemmTask {
   const mpt_gemm_desc *desc;
   const void *a, *b, *bias;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMMs that oneDNN computes faster than our kernels: BF16 where the processor multiplies it natively. In FP32 the
-// two are equal within measurement noise (benchmarks/gemm.cpp), and ours give the same bits for every thread count.
+// two are equal within measurement noise (benchmarks/gemm.cpp), and ours are bitwise identical for every thread count.
 #include "cpu/Gemm.h"
 #include "cpu/OneDnn.h"
 

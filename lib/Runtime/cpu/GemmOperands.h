@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed GEMM: what depends on an operand's type.
+// The packed GEMM: functions by an operand's type.
 
 namespace {
 
@@ -21,7 +21,7 @@ template <typename T> void narrowTo(const float *in, int64_t n, void *to) {
 template <typename T> constexpr bool isResult = true;
 template <typename T> constexpr bool isResult<Rounded<T>> = false;
 
-/// What depends on an operand's type. Without packing, it is a type of results alone.
+/// The functions for an operand's type. Without packing, it is a type of results alone.
 struct Operand {
   int64_t size;
   void (*packRowsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);

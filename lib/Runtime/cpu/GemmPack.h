@@ -18,8 +18,8 @@ template <typename T> void packRowsA(const void *from, int64_t row, int64_t m, i
     memset(out + i * lead, 0, static_cast<size_t>(k) * sizeof(float));
 }
 
-/// Columns of A contiguous: panels of MR rows, MR values for each k. Stores are a whole vector wide; each overlaps what
-/// the next one writes. `avail` is how many rows may be read.
+/// Columns of A contiguous: panels of MR rows, MR values for each k. Stores are a whole vector wide; each overlaps
+/// the next one. `avail` is how many rows may be read.
 template <typename T> void packPanelsA(const void *from, int64_t col, int64_t m, int64_t avail, int64_t k, float *out) {
   auto *a = static_cast<const T *>(from);
   int64_t full = avail >= W ? (avail - W) / MR + 1 : 0, panels = (m + MR - 1) / MR;

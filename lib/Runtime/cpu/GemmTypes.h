@@ -26,7 +26,7 @@ struct E4M3 {
 struct E5M2 {
   uint8_t bits;
 };
-/// An FP32 value that is read as `T` has it: exactly what a copy in that type would hold.
+/// An FP32 value that is read as `T` has it: exactly the value of a copy in that type.
 template <typename T> struct Rounded {
   float value;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls into oneDNN share: the engine, its thread count, and reporting its exceptions as a status.
+// Shared by calls into oneDNN: the engine, its thread count, and reporting its exceptions as a status.
 #ifndef MPT_RUNTIME_CPU_ONEDNN_H
 #define MPT_RUNTIME_CPU_ONEDNN_H
 

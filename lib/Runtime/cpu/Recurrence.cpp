@@ -36,7 +36,7 @@ mpt_status check(const mpt_recurrence_desc &d) {
   for (int64_t i = 0; i < d.num_outputs; ++i)
     if (!isKnown(d.output_types[i]))
       return fail(MPT_UNSUPPORTED, "recurrence: no kernel for %s", nameOf(d.output_types[i]));
-  // The workspace is that of FP32 operands, whichever kernel runs.
+  // The workspace is sized for FP32 operands, whichever kernel runs.
   if (d.workspace_bytes < mpt_recurrence_workspace(&d))
     return fail(MPT_INVALID_ARGUMENT, "recurrence: a workspace of %lld bytes is too small",
                 static_cast<long long>(d.workspace_bytes));
@@ -71,7 +71,7 @@ Recurrence prepare(const mpt_recurrence_desc &d, const RecurrenceKernels &kernel
   return call;
 }
 
-/// What the first step reads of running values.
+/// Sets the running values that the first step reads.
 void begin(const Recurrence &call) {
   const mpt_recurrence_desc &d = *call.desc;
   int64_t state = d.batch * d.hidden;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the recurrence: what the steps share, and the kernels that each instruction set provides.
+// Inside the recurrence: the data that steps share, and the kernels that each instruction set provides.
 #ifndef MPT_RUNTIME_CPU_RECURRENCE_H
 #define MPT_RUNTIME_CPU_RECURRENCE_H
 
@@ -10,7 +10,7 @@ namespace mpt::rt {
 struct RecurrenceKernels;
 
 /// A call while it runs. Threads share out blocks of the hidden dimension, and keep theirs: its weights stay in their
-/// caches. Each step reads what all threads wrote in the one before.
+/// caches. Each step reads results of all threads in the one before.
 struct Recurrence {
   const mpt_recurrence_desc *desc;
   const RecurrenceKernels *kernels;
@@ -18,15 +18,15 @@ struct Recurrence {
   int64_t gates;
   void *weights; ///< panels of as many columns as a block has: forward one a gate, over the hidden dimension; backward
                  ///< one, over all gates
-  void *operand[2]; ///< what even and odd steps leave for the products of the next: states, or gradients of gates;
+  void *operand[2]; ///< of products, left by even and odd steps for the next: states, or gradients of gates;
                     ///< rounded to the weights' type, as `operandAt` lays them out
   void *kept;       ///< gru_reset_first, forward: r * state, as `operand`
   float *carry;     ///< [batch, hidden]: GRU's state; backward, dh without the products
   float *carryCell; ///< [batch, hidden]: the cell state where it is stored narrow; backward, its gradient
 
-  /// A step goes over all blocks as often as this: each time reads what all blocks left the time before.
+  /// A step goes over all blocks as often as this: each time reads results of all blocks of the time before.
   int passes() const { return desc->cell == MPT_CELL_GRU_RESET_FIRST ? 2 : 1; }
-  /// The gates whose products a pass makes: with reset first, those of the last gate are the second pass.
+  /// The gates whose products a pass makes: with reset first, the last gate's are the second pass.
   int64_t firstGate(int pass) const { return pass ? 2 : 0; }
   int64_t endGate(int pass) const { return passes() > 1 && !pass ? 2 : gates; }
   /// Gates that lie side by side where they are saved.

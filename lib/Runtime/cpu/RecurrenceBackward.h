@@ -58,7 +58,7 @@ private:
               panels + g * d.hidden * NR, sums, g != first, [&] { ahead.next([&](int64_t n) { fetch(part, n); }); });
   }
 
-  /// dh from the products, and what the carry holds.
+  /// dh: the products, plus the carry of GRUs.
   void carried(const Part &part, int64_t n, int64_t at, Row &dh) {
     memcpy(dh, sums + n * NR, sizeof(Row));
     if (d.cell != MPT_CELL_GRU && d.cell != MPT_CELL_GRU_RESET_FIRST)
@@ -114,7 +114,7 @@ private:
     store(d.output_types[0], v, part.width, r.out[0], t * d.batch * r.gates * d.hidden + at);
     leave(r, r.operand[i & 1], g, v, part.width, part.row + n, part.first);
   }
-  /// What `statesOf` has of the step before; the operand `initial` before the first.
+  /// The operand `statesOf` at the step before; the operand `initial` before the first.
   void before(const Part &part, int64_t at, int64_t initial, Row &v) {
     if (i)
       load(d.input_types[statesOf()], r.in[statesOf()], r.index(i - 1) * d.batch * d.hidden + at, part.width, v);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step of a recurrence for one block: gates, states, and what the backward pass reads of them.
+// A step of a recurrence for one block: gates, states, and the values that the backward pass reads.
 
 namespace {
 
@@ -22,7 +22,7 @@ struct ForwardStep {
   }
 
 private:
-  /// What a row reads and writes lies far apart in memory: it comes while products are made.
+  /// The values that a row reads and writes lie far apart in memory: they come while products are made.
   void fetch(const Part &part, int64_t n) {
     int64_t row = t * d.batch + part.row + n;
     for (int64_t g = 0; g < r.gates; ++g)
@@ -142,7 +142,7 @@ private:
     saveGate(part, n, 3, inside);
   }
 
-  /// The gates but the last, and what its GEMM reads; z stays wide in carryCell.
+  /// The gates but the last, and the operand of its GEMM; z stays wide in carryCell.
   void resetFirst(const Part &part, int64_t n, int64_t at) {
     Row z = {}, reset = {}, kept = {};
     sum(part, n, 0, z);

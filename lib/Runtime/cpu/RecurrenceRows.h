@@ -72,7 +72,7 @@ template <bool toWrite> inline void fetchRow(int64_t type, const void *base, int
     __builtin_prefetch(first + byte, toWrite, 2);
 }
 
-/// The weights' type: what products read is rounded to it.
+/// The weights' type: operands of products are rounded to it.
 inline int64_t productType(const Recurrence &r) { return r.desc->input_types[1]; }
 
 // ---- operands of products: [gates, chunks of the hidden dimension, batch, chunk]

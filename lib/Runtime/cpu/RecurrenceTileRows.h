@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What register tiles share: chunks of the operand's rows, and one function a number of rows.
+// Shared by register tiles: chunks of the operand's rows, and one function a number of rows.
 #ifndef MPT_RUNTIME_CPU_RECURRENCETILEROWS_H
 #define MPT_RUNTIME_CPU_RECURRENCETILEROWS_H
 

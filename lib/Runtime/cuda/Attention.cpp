@@ -53,7 +53,7 @@ int64_t divisor(int64_t extent, int64_t most) {
   return 1;
 }
 
-/// Attention as GEMMs; pointers as planAttentionGradient has them, those of gradients null in the forward pass.
+/// Attention as GEMMs; pointers as planAttention or planAttentionGradient has them.
 class AttentionByGemms {
 public:
   AttentionByGemms(const mpt_exec *exec, AttentionSite &site, const std::vector<void *> &pointers)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention through cuDNN's fused engines, which know a graph by its operations, their order and their types: NVIDIA's
 // documentation of scaled dot-product attention in cuDNN 9. GEMMs take k and v transposed where it says so;
-// everything inside is FP32 but what a GEMM reads, which has q's type.
+// everything inside is FP32 but operands of GEMMs, which have q's type.
 #include "cuda/AttentionGraph.h"
 #include "cuda/PlanCache.h"
 
@@ -144,7 +144,7 @@ private:
     dnn::Descriptor seen = pointwise(dnn::GreaterOrEqual, row, column, inside(square(), dnn::Boolean));
     return pointwise(dnn::Select, score, number(Masked), inside(square()), seen);
   }
-  /// target = x^T y; where heads share keys, the sum over those that do.
+  /// target = x^T y; where heads share keys, the sum over these heads.
   void byKeys(dnn::Descriptor x, dnn::Descriptor y, int64_t depth, int64_t target, const int64_t (&strides)[3]) {
     const Shape shape{d.batch, d.heads, d.keys, d.queries};
     dnn::Descriptor turned =
@@ -186,9 +186,9 @@ bool isTaken(const mpt_attention_desc &d, const std::vector<void *> &pointers, b
   return ok;
 }
 
-/// Leaves out what NVIDIA's own frontend of cuDNN leaves to no engine: releases whose attention is known to be wrong,
-/// and on Blackwell those before the one that it calls deterministic there. The engines' notes do not tell. Before 9.10
-/// it masks with finite values; a bias may hold infinities.
+/// Leaves out cases that NVIDIA's own frontend of cuDNN gives to no engine: releases whose attention is known to be
+/// wrong, and on Blackwell releases before the one that it calls deterministic there. The engines' notes do not tell.
+/// Before 9.10 it masks with finite values; a bias may hold infinities.
 bool isTrusted(const mpt_attention_desc &d, size_t version, int arch, bool gradient) {
   if (version == 91000 || version == 91001 || (d.bias_type && version < 91000))
     return false;
@@ -222,7 +222,7 @@ private:
   const std::vector<std::array<int64_t, 2>> steps; // bytes to the next part, by operand
 };
 
-/// Into how many parts `extent` is cut so that each of them, `bytes` for all, fits into what a plan may ask for.
+/// Into how many parts `extent` is cut so that each of them, `bytes` for all, fits into the scratch of a plan.
 int64_t partsOf(int64_t extent, int64_t bytes, int64_t most) {
   int64_t parts = 1;
   while (parts < extent && (extent % parts || bytes / parts + 4096 > most))

@@ -10,14 +10,13 @@ namespace mpt::rt {
 /// The graph of attention, or of its gradients, for cuDNN of `version`.
 GraphRequest requestAttention(const mpt_attention_desc &desc, bool gradient, size_t version);
 
-/// Has plans made for what planAttention() or planAttentionGradient() will ask for.
+/// Has the plans made that planAttention() or planAttentionGradient() will ask for.
 void expectAttention(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &desc,
                      const std::vector<void *> &pointers, bool gradient);
 
 /// Plans attention that leaves its statistics (max + log of the sum, FP32). Pointers of a run: q, k, v, bias (null
-/// where there is none), o, stats. Null where cuDNN has no engine that gives the same bits every time, or the operands
-/// are less aligned than it takes; not to be called while a graph is recorded. One plan serves all calls of one
-/// description.
+/// where there is none), o, stats. Null where cuDNN has no deterministic engine, or the operands are less aligned than
+/// it takes; not to be called while a graph is recorded. One plan serves all calls of one description.
 std::shared_ptr<GraphPlan> planAttention(CudaDevice &device, ConvLibrary &library, const mpt_attention_desc &desc,
                                          const std::vector<void *> &pointers);
 

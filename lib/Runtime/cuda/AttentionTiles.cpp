@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention in tiles: what the kernels read about it, and their launches.
+// Attention in tiles: the words that describe it to kernels, and their launches.
 #include "cuda/AttentionTiles.h"
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 
 namespace mpt::rt {
 
-/// What the kernels by rows read: the order of these fields is theirs (lib/Target/CUDA/AttentionKernels.cpp).
+/// The words that kernels by rows read, in the kernels' order (lib/Target/CUDA/AttentionKernels.cpp).
 struct AttentionGeometry {
   int64_t rows, parts; // parts: rows times lanes
   int64_t heads, queries, keys, valueDepth, causal;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuBLASLt, opened at run time: the functions and constants that GEMMs need, declared here so that building needs no
-// CUDA. They are those of NVIDIA's cuBLASLt API reference (versions 12 and 13).
+// CUDA. They follow NVIDIA's cuBLASLt API reference (versions 12 and 13).
 #ifndef MPT_RUNTIME_CUDA_BLAS_H
 #define MPT_RUNTIME_CUDA_BLAS_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What emitted code calls: kernels, copies, fills, constants.
+// Functions that emitted code calls: kernels, copies, fills, constants.
 #include "cuda/CudaDevice.h"
 
 #include "core/Finite.h"

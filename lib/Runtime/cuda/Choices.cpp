@@ -87,7 +87,7 @@ void Choices::write() {
     return;
   makeFolders(file);
   stored.clear();
-  read(); // what other processes found meanwhile
+  read(); // choices of other processes meanwhile
   for (const auto &[id, choice] : used) {
     auto [there, isNew] = stored.try_emplace(id, choice);
     if (!isNew && choice.search >= there->second.search)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measurements chose: algorithms, plans, ways to compute. Kept in a file from process to process, and with a
-// trainer's state, so that a run that is taken up again computes the same bits.
+// Choices by measurement: algorithms, plans, ways to compute. Kept in a file from process to process, and with a
+// trainer's state, so that a run that is taken up again is bitwise identical.
 #ifndef MPT_RUNTIME_CUDA_CHOICES_H
 #define MPT_RUNTIME_CUDA_CHOICES_H
 
@@ -30,18 +30,18 @@ public:
   explicit Choices(std::string file) : file(std::move(file)) {}
   ~Choices() { write(); }
 
-  /// What was chosen for `key` by what `maker` names (device, library and its version): by this trainer, by the one
+  /// The choice for `key` with `maker` (device, library and its version): by this trainer, by the one
   /// whose state it took over, or in another process that searched no less than `search`. Null where nobody chose.
   const std::string *find(const std::string &maker, const std::string &key, Effort search);
   void remember(const std::string &maker, const std::string &key, Effort search, const std::string &value);
   /// So many choices are written together: a first run that is killed has not measured in vain.
   static constexpr int together = 16;
-  /// Adds to the file what this process found; one that cannot be written costs a search.
+  /// Adds this process's choices to the file; a file that cannot be written costs a search.
   void write();
 
   /// All that this trainer uses, as text for its state.
   std::string text() const;
-  /// Uses what the state of `path` used. False where that changes nothing.
+  /// Uses the choices `text` of the state of `path`. False where that changes nothing.
   bool take(const std::string &text, const std::string &path);
 
 private:

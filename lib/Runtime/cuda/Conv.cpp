@@ -12,7 +12,7 @@ using namespace mpt::rt;
 
 namespace {
 
-/// One convolution of the model: a graph of cuDNN's, or what stands for it.
+/// One convolution of the model: a graph of cuDNN's, or another way in its place.
 struct ConvSite : SiteCache {
   mpt_conv_desc desc;
   std::shared_ptr<GraphPlan> plan;
@@ -41,7 +41,7 @@ public:
   ConvCall(const mpt_exec *exec, const mpt_conv_desc &desc, ConvRequest request, const std::vector<void *> &pointers)
       : exec(exec), device(deviceOf(exec)), d(desc), ask(request), pointers(pointers) {}
 
-  /// Has plans made for what run() will ask for.
+  /// Has the plans made that run() will ask for.
   mpt_status expect() const {
     ConvLibrary *library = libraryFor(device, pointers);
     if (!library)

@@ -21,7 +21,7 @@ struct AloneSite : SiteCache {
   std::unique_ptr<SiteCache> kept;
 };
 
-/// What the library and option `convolutions` allow, the likely fastest first.
+/// Ways that the library and option `convolutions` allow, the likely fastest first.
 std::vector<const Way *> waysFor(const CudaDevice &device, const mpt_conv_desc &d, void *x, void *w, void *y) {
   const ConvWay wanted = device.options.convolutions;
   std::vector<const Way *> ways;

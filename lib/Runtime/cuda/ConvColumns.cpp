@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as GEMMs with matrices of columns, some images at a time: what there is without cuDNN.
+// Convolutions as GEMMs with matrices of columns, some images at a time: the way without cuDNN.
 #include "cuda/Blas.h"
 #include "cuda/Convolutions.h"
 #include "cuda/Gemm.h"
@@ -14,7 +14,7 @@ using namespace mpt::rt;
 
 namespace {
 
-/// What the kernels read: the order of these fields is theirs (lib/Target/CUDA/SupportKernels.cpp).
+/// The words that kernels read, in the kernels' order (lib/Target/CUDA/SupportKernels.cpp).
 struct Geometry {
   int64_t total; // elements that the kernel writes
   int64_t channels, groups, groupChannels, taps;
@@ -106,7 +106,7 @@ mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCach
     site = fresh.get();
     slot = std::move(fresh);
   }
-  // Scratch: what GEMMs use, the columns, then sums of weights' gradients.
+  // Scratch: the workspace of GEMMs, the columns, then sums of weights' gradients.
   auto rounded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   const int64_t columnsAt = BlasLibrary::workspaceBytes, sumsAt = columnsAt + rounded(site->images * image);
   uint8_t *scratch = device.scratch(sumsAt + (backwardWeights ? rounded(weights * 4) : 0));
@@ -127,7 +127,7 @@ mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCach
         return status;
     if (backwardWeights && first)
       g.flags |= MPT_GEMM_ACCUMULATE;
-    // The first GEMM of a sum and those that add to it differ.
+    // The first GEMM of a sum and the ones that add to it differ.
     std::unique_ptr<SiteCache> once, *kept = last ? &once : &site->gemms[first && backwardWeights];
     const void *a = d.kind == MPT_CONV_FORWARD ? columns : ys;
     const void *b = backwardWeights ? columns : static_cast<const uint8_t *>(w);

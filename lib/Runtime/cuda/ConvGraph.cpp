@@ -8,8 +8,8 @@ namespace {
 
 enum : int64_t { X = 1, W, Y, Sum, Other, Raw, Input, Mean, Inverse, Scale, Shift, Spare, Virtual = Spare + 3 };
 
-/// `wide`: the convolution's FP32 result is rounded for y and summed, by reductions that keep an order, else what was
-/// rounded is summed.
+/// `wide`: the convolution's FP32 result is rounded for y and summed, by reductions that keep an order, else the
+/// rounded y is summed.
 dnn::Descriptor statisticsGraph(GraphMaker &b, const mpt_conv_desc &d, bool wide) {
   const int type = dnnType(d.x_type), single = dnn::Float, both = dnn::SumAndSquares;
   dnn::Descriptor x = b.tensor(X, type, d, d.n, d.ic, d.in), w = b.tensor(W, type, d, d.oc, d.ic, d.kernel);
@@ -36,7 +36,7 @@ dnn::Descriptor statisticsGraph(GraphMaker &b, const mpt_conv_desc &d, bool wide
 }
 
 /// The gradient of a convolution's operand, masked by the ReLU of a norm whose result that was, and the norm's sums: by
-/// the operation for them (`fused`), or by two reductions of what is summed in FP32.
+/// the operation for them (`fused`), or by two reductions of FP32 values.
 dnn::Descriptor gradientGraph(GraphMaker &b, const mpt_conv_desc &d, bool fused) {
   const int type = dnnType(d.x_type), single = dnn::Float;
   dnn::Descriptor y = b.tensor(Y, type, d, d.n, d.oc, d.out), w = b.tensor(W, type, d, d.oc, d.ic, d.kernel);
@@ -97,7 +97,7 @@ GraphRequest mpt::rt::requestConvWithSums(const mpt_conv_desc &d, size_t version
   GraphRequest request{"conv sums " + wordsOf(d), {}};
   if (d.kind != MPT_CONV_FORWARD || !hasSums(d))
     return request;
-  // GENSTATS takes FP16; what BF16 is rounded from is summed instead.
+  // GENSTATS takes FP16; for BF16 the FP32 results are summed instead.
   for (bool wide : {false, true})
     if (wide ? version >= 91100 : d.x_type == MPT_FLOAT16)
       request.forms.push_back(
@@ -112,7 +112,7 @@ GraphRequest mpt::rt::requestConvWithNormSums(const mpt_conv_desc &d, size_t ver
   const std::vector<int64_t> ids{X, W, Y, Sum, Other, Input, Mean, Inverse, Scale, Shift};
   std::vector<int64_t> more(ids);
   more.insert(more.end(), {Spare, Spare + 1, Spare + 2});
-  // The engine for the operation takes FP16 alone; the other graph is for what fuses at run time.
+  // The engine for the operation takes FP16 alone; the other graph is for engines that fuse at run time.
   if (d.x_type == MPT_FLOAT16)
     request.forms.push_back({[=](GraphMaker &b) { return gradientGraph(b, d, true); }, more, 3, d.ic * 4, {}, name});
   if (version >= 91100)

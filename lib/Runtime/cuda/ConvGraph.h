@@ -27,7 +27,7 @@ GraphRequest requestConvWithNormSums(const mpt_conv_desc &desc, size_t version, 
 dnn::Descriptor convOperation(GraphMaker &b, const mpt_conv_desc &desc, dnn::Descriptor x, dnn::Descriptor w,
                               dnn::Descriptor y);
 
-/// What cuDNN can be asked: types that it has, and padding that is the same on both sides as far as it is read.
+/// Whether cuDNN can be asked: types that it has, and padding that is the same on both sides as far as it is read.
 bool isTakenByGraphs(const mpt_conv_desc &desc);
 
 } // namespace mpt::rt

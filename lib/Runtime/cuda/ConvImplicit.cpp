@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by the implicit-GEMM kernels that emitted libraries carry: what those read of a convolution, and
-// launches.
+// Convolutions by the implicit-GEMM kernels that emitted libraries carry: the words that describe one, and launches.
 #include "cuda/Convolutions.h"
 #include "mpt-c/conv_words.hpp"
 

@@ -15,7 +15,7 @@ struct State {
 
   void open(const std::string &file, const std::string &folders) {
     cu::Library library;
-    // What its engines that compile code open in turn, by these names.
+    // Libraries that its engines that compile code open in turn, by these names.
     for (const char *name : {"libnvrtc.so.13", "libnvrtc.so.12"})
       cu::Library().open("libraries", "", folders, {name});
     ok = library.open("cudnn", file, folders, {"libcudnn.so.9", "libcudnn.so"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuDNN of version 9, opened at run time: declared here so that building needs no CUDA. Convolutions without it.
-// Names and numbers are those of NVIDIA's cuDNN API reference.
+// Names and numbers follow NVIDIA's cuDNN API reference.
 #ifndef MPT_RUNTIME_CUDA_CONVOLUTIONS_H
 #define MPT_RUNTIME_CUDA_CONVOLUTIONS_H
 
@@ -28,7 +28,7 @@ struct GraphFunctions;
 
 } // namespace dnn
 
-/// cuDNN's number of an element type, -1 where it is none of those that it is asked about.
+/// cuDNN's number of an element type, -1 for types that it is not asked about.
 inline int dnnType(int64_t dtype) {
   return dtype == MPT_FLOAT32    ? dnn::Float
          : dtype == MPT_FLOAT16  ? dnn::Half

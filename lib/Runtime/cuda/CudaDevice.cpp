@@ -137,7 +137,7 @@ mpt_status CudaDevice::loadImage() {
   for (int64_t i = 0; i < module.num_images; ++i)
     if (runsOn(module.images[i], arch) && (!options.ptxOnly || !isMachineCode(module.images[i])))
       images.push_back(&module.images[i]);
-  // The latest architecture first; what is for this one alone before what is not; machine code before what the driver
+  // The latest architecture first; code for this one alone before other code; machine code before PTX, which the driver
   // has to compile.
   std::sort(images.begin(), images.end(), [](const mpt_image_desc *a, const mpt_image_desc *b) {
     return a->arch != b->arch ? a->arch > b->arch : a->kind > b->kind;
@@ -283,8 +283,8 @@ mpt_status CudaDevice::download(const Transfer *transfers, size_t count) {
   return synchronize();
 }
 
-/// On the stream of inputs, which nothing else waits for, behind what the default stream has: who made the data may
-/// not be done.
+/// On the stream of inputs, which nothing else waits for, behind the default stream's work: the data may not be
+/// complete yet.
 mpt_status CudaDevice::fetch(const Transfer &transfer) {
   ContextScope scope(*this);
   cu::Result result = cu::Success;

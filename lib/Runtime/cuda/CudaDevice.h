@@ -19,11 +19,11 @@ namespace mpt::rt {
 class BlasLibrary;
 class ConvLibrary;
 
-/// Whoever knows why work on a device might not end: that of other processes, which it waits for.
+/// Knows when work on a device will not end, since it waits for other processes.
 class Watcher {
 public:
-  /// Not MPT_OK, with an error text, once it will not; what waits for it has been ended then. `seconds`: since it is
-  /// waited for.
+  /// Not MPT_OK, with an error text, once the work will not end; calls that wait for it have been ended then.
+  /// `seconds`: since it is waited for.
   virtual mpt_status look(double seconds) = 0;
 
 protected:
@@ -59,8 +59,8 @@ public:
   /// Counts `bytes` of memory that functions keep for their inputs.
   void addStaged(int64_t bytes) { staged += bytes; }
 
-  /// Scratch for one library call at a time; null with an error text. What a larger call leaves behind stays valid
-  /// until the next larger one, and graphs that used it are captured again.
+  /// Scratch for one library call at a time; null with an error text. It moves where a call needs more than
+  /// all before, and graphs that used it are captured again.
   uint8_t *scratch(int64_t bytes);
   /// Changes whenever scratch moves.
   int64_t scratchVersion() const { return scratchGeneration; }
@@ -85,7 +85,7 @@ public:
   bool capturing = false;
   bool together = false;      // functions run as parts of one step, whose graph is not theirs
   Watcher *watcher = nullptr; // null: work ends by itself
-  /// Wait for what was put on a stream, or for an event, unless the watcher says that it will not come.
+  /// Wait for the work of a stream, or for an event, unless the watcher says that it will not come.
   mpt_status waitFor(cu::Stream stream, const char *what);
   mpt_status waitForEvent(cu::Event event, const char *what);
   /// Launches a kernel that the runtime found the name of: `what` is for errors, for which `kernel` is one that the
@@ -93,10 +93,10 @@ public:
   mpt_status launchNamed(const char *what, const std::string &kernel, void *const *args);
   /// A copy of `bytes` of the host's in memory of its own; waits for it. `what` is for errors.
   mpt_status place(const char *what, const void *host, size_t bytes, std::unique_ptr<Memory> &to);
-  /// A graph of what `work` puts on the stream; null where that fails or cannot be recorded.
+  /// A graph of the work that `work` puts on the stream; null where that fails or cannot be recorded.
   mpt_status capture(const std::function<mpt_status()> &work, cu::GraphExec &out);
-  /// Milliseconds of what `enqueue` puts on the stream: the best of `rounds` behind a first one, which loads code.
-  /// What is short runs several times in a graph, so that its launches do not count. Negative where it fails. Waits for
+  /// Milliseconds of the work that `enqueue` puts on the stream: the best of `rounds` behind a first, which loads code.
+  /// Short work runs several times in a graph, so that its launches do not count. Negative where it fails. Waits for
   /// the device.
   float fastest(int rounds, const std::function<bool()> &enqueue);
   /// Milliseconds of `enqueue`, the mean of `count` in a row. Negative where it fails. Waits for the device.
@@ -118,7 +118,7 @@ private:
   cu::Device device = 0;
   cu::Context context = nullptr;
   cu::Module code = nullptr;
-  cu::Event produced = nullptr; // what the default stream had when indices were asked for
+  cu::Event produced = nullptr; // behind the default stream's work when indices were asked for
   std::vector<cu::Function> kernels;
   std::map<const void *, std::unique_ptr<Memory>> constants;
   int64_t staged = 0, constantBytes = 0;
@@ -147,7 +147,7 @@ private:
   const CudaDevice &device;
 };
 
-/// What mpt_exec.runtime points to on CUDA is the core's Context; this is the device in it.
+/// The device in the core's Context, which mpt_exec.runtime points to.
 inline CudaDevice &deviceOf(const mpt_exec *exec) {
   return *static_cast<CudaDevice *>(static_cast<Context *>(exec->runtime)->device);
 }
@@ -158,8 +158,8 @@ public:
   explicit Call(const mpt_exec *exec);
   CudaDevice &device;
 
-  /// What `work` does, or, while calls only say which plans of cuDNN's they will ask for, `expect`. A failure names the
-  /// node; where every call is waited for, what the device says is one too.
+  /// Runs `work`, or, while calls only say which plans of cuDNN's they will ask for, `expect`. A failure names the
+  /// node; where every call is waited for, an error of the device is one too.
   template <typename Work, typename Expect> mpt_status run(Work work, Expect expect) {
     return device.expecting ? expect() : finish(work());
   }

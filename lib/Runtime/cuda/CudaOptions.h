@@ -7,7 +7,7 @@
 
 namespace mpt::rt {
 
-/// What computes convolutions first.
+/// The preferred way to compute convolutions.
 enum class ConvWay { Any, Library, Implicit, Columns, Direct };
 
 /// How much is measured in first runs: nothing, one or two plans of cuDNN's and cuBLASLt's proposals, or all of them.
@@ -15,10 +15,10 @@ enum class Effort { Off, Quick, Full };
 
 struct CudaOptions {
   std::string driver, cublaslt;     ///< files; looked for by their usual names where empty
-  std::string libraries;            ///< folders where cuBLASLt, cuDNN, NCCL and what they open are found, with colons
+  std::string libraries;            ///< folders of cuBLASLt, cuDNN, NCCL and libraries that they open, with colons
   std::string cudnn;                ///< likewise; "none": cuDNN is not used
   std::string nccl;                 ///< likewise; "none": values of several processes pass through the host
-  std::string cache = usualCache(); ///< file of what searches chose; none where empty
+  std::string cache = usualCache(); ///< file of choices by searches; none where empty
   Effort search = Effort::Quick;
   ConvWay convolutions = ConvWay::Any;
   bool tf32 = false;             ///< FP32 operands of GEMMs and convolutions are rounded to TF32

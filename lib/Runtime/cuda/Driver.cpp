@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the driver's functions and says what is wrong where they are not to be had.
+// Loads the driver's functions, and says why where they are not to be had.
 #include "cuda/Driver.h"
 
 #include "cuda/Library.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA driver, opened at run time: the functions of libcuda that the runtime uses, declared here so that building
-// needs no CUDA. Names, types and numbers are those of NVIDIA's CUDA Driver API reference (version 12 on; the ABI
+// needs no CUDA. Names, types and numbers follow NVIDIA's CUDA Driver API reference (version 12 on; the ABI
 // names carry its _v2 suffixes).
 #ifndef MPT_RUNTIME_CUDA_DRIVER_H
 #define MPT_RUNTIME_CUDA_DRIVER_H

@@ -91,8 +91,8 @@ CudaExchange::~CudaExchange() {
   ContextScope scope(device);
   if (device.watcher == this)
     device.synchronize();
-  dropGraph(); // before what its nodes use
-  // Others may still read what this rank has sent; a world that has lost a rank is not waited for.
+  dropGraph(); // before the resources of its nodes
+  // Others may still read messages of this rank; a world that has lost a rank is not waited for.
   if (comm && !settle(api->CommFinalize(comm), "closing NCCL"))
     api->CommDestroy(comm);
   device.watcher = nullptr;
@@ -103,8 +103,8 @@ CudaExchange::~CudaExchange() {
     device.api.StreamDestroy_v2(side);
 }
 
-/// Ends the communicator, and with it what devices wait for. Where the world has lost a rank, that is why, and the
-/// status has its number; else the others learn of this one.
+/// Ends the communicator, and with it exchanges that devices wait for. Where the world has lost a rank, that is why,
+/// and the status has its number; else the others learn of this one.
 mpt_status CudaExchange::lost(const std::string &why) {
   // A connection of NCCL's may break before the world has heard why.
   mpt_status status = world->check();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What replicas exchange on GPUs: kernels of ours that add, NCCL between processes.
+// Exchanges between replicas on GPUs: kernels of ours that add, NCCL between processes.
 #ifndef MPT_RUNTIME_CUDA_EXCHANGE_H
 #define MPT_RUNTIME_CUDA_EXCHANGE_H
 
@@ -51,11 +51,11 @@ private:
   World *const world; ///< null: one process
   const nccl::Functions *api = nullptr;
   nccl::Comm comm = nullptr;
-  cu::Stream side = nullptr; // of what runs beside the functions
+  cu::Stream side = nullptr; // of work beside the functions
   cu::Event ahead = nullptr, behind = nullptr;
   bool isBehind = false;                             // work runs beside that nothing has waited for
-  std::map<int64_t, std::unique_ptr<Memory>> counts; // words of kernels, by what they say
-  std::vector<const void *> bindings;                // what the last run worked with
+  std::map<int64_t, std::unique_ptr<Memory>> counts; // words of kernels, by their count of elements
+  std::vector<const void *> bindings;                // addresses of the last run
   bool warm = false, refusesGraphs = false;
   cu::GraphExec graph = nullptr;
   struct {

@@ -10,7 +10,7 @@ using namespace mpt::rt;
 
 namespace {
 
-/// What the kernel reads and writes: the order of these fields is its own (lib/Target/CUDA/SupportKernels.cpp).
+/// The words that the kernel reads and writes, in the kernel's order (lib/Target/CUDA/SupportKernels.cpp).
 struct Search {
   int64_t nan, infinite; // found
   int64_t values;

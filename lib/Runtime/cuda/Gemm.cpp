@@ -287,7 +287,7 @@ bool readAlgorithm(const std::string &text, lt::Heuristic &out) {
   return words && out.workspace <= static_cast<size_t>(BlasLibrary::workspaceBytes);
 }
 
-/// The fastest of what cuBLASLt proposes: measured on the operands themselves, whose result the real GEMM replaces.
+/// The fastest of cuBLASLt's proposals: measured on the operands themselves, whose result the real GEMM replaces.
 /// Chained flags may be faster apart.
 mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
   CudaDevice &device = deviceOf(exec);

@@ -14,7 +14,7 @@ struct OperandScales {
   const void *a = nullptr, *b = nullptr;
 };
 
-/// What epilogues exchange (mpt_cuda_gemm_chained); null where no flag wants it.
+/// Data that epilogues exchange (mpt_cuda_gemm_chained); null where no flag wants it.
 struct Chain {
   void *aux = nullptr, *sums = nullptr;
 };
@@ -24,7 +24,7 @@ struct Chain {
 inline constexpr int64_t chainedFlags = MPT_GEMM_GELU_TANH | MPT_GEMM_KEEP | MPT_GEMM_RELU_GRADIENT |
                                         MPT_GEMM_GELU_TANH_GRADIENT | MPT_GEMM_SUM_A | MPT_GEMM_SUM_B | MPT_GEMM_SUM_D;
 
-/// Enqueues a GEMM; `slot` keeps what was prepared for it. Bias and sums are of desc.bias_type.
+/// Enqueues a GEMM; `slot` keeps its algorithm and descriptors. Bias and sums are of desc.bias_type.
 mpt_status gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_gemm_desc &desc, const void *a,
                 const void *b, const void *bias, void *d, const OperandScales &scales = {}, const Chain &chain = {});
 
@@ -41,7 +41,7 @@ private:
   mpt_status activate(CudaDevice &device, void *d, const Chain &chain) const;
   mpt_status sum(const mpt_exec *exec, const void *a, const void *b, const void *d, void *sums);
   mpt_gemm_desc desc;
-  std::unique_ptr<Memory> ones; ///< as many as are summed, in the type of what is
+  std::unique_ptr<Memory> ones; ///< as many as there are summands, in their type
   std::unique_ptr<SiteCache> matmul, total;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMMs whose epilogue cuBLASLt does not have, or not as fast: the GEMM, then what follows it.
+// GEMMs whose epilogue cuBLASLt does not have, or not as fast: the GEMM, then the epilogue by itself.
 #include "cuda/Gemm.h"
 
 #include "core/Types.h"

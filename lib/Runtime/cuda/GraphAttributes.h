@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes of the descriptors of cuDNN's graph interface.
-// Names and numbers are those of NVIDIA's cuDNN backend API reference.
+// Names and numbers follow NVIDIA's cuDNN backend API reference.
 #ifndef MPT_RUNTIME_CUDA_GRAPHATTRIBUTES_H
 #define MPT_RUNTIME_CUDA_GRAPHATTRIBUTES_H
 

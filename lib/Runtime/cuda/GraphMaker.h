@@ -64,7 +64,7 @@ public:
       status = api.BackendFinalize(descriptor);
     return descriptor;
   }
-  /// A tensor in memory, or what only the engine sees, or a number that is given with the pointers of a run (by the
+  /// A tensor in memory, or one that only the engine sees, or a number that is given with the pointers of a run (by the
   /// address of a float on the host).
   enum class Place { Memory, Inside, Number };
   dnn::Descriptor tensor(int64_t id, int type, const std::vector<int64_t> &shape, const std::vector<int64_t> &strides,
@@ -79,8 +79,8 @@ public:
   /// along `axis`.
   dnn::Descriptor pointwise(dnn::PointwiseFunction function, dnn::Descriptor x, dnn::Descriptor b, dnn::Descriptor y,
                             dnn::Descriptor t = nullptr, int64_t axis = -1);
-  /// The sum, or the largest, over dimensions that are 1 in y. `ordered` (cuDNN 9.11): the same bits every time, which
-  /// engines' notes say nothing about.
+  /// The sum, or the largest, over dimensions that are 1 in y. `ordered` (cuDNN 9.11): deterministic, which
+  /// engines' notes do not tell.
   dnn::Descriptor reduction(dnn::Reduction function, dnn::Descriptor x, dnn::Descriptor y, bool ordered = false);
   /// c = a b by matrices of the last two dimensions, with FP32 sums; where b has fewer heads, several of a's share one.
   dnn::Descriptor gemm(dnn::Descriptor a, dnn::Descriptor b, dnn::Descriptor c);

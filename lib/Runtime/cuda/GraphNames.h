@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers of cuDNN's graph interface.
-// Names and numbers are those of NVIDIA's cuDNN backend API reference.
+// Names and numbers follow NVIDIA's cuDNN backend API reference.
 #ifndef MPT_RUNTIME_CUDA_GRAPHNAMES_H
 #define MPT_RUNTIME_CUDA_GRAPHNAMES_H
 

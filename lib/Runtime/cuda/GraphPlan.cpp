@@ -20,7 +20,7 @@ dnn::Descriptor engineOf(GraphMaker &b, dnn::Descriptor config) {
   return ok && count == 1 ? engine : nullptr;
 }
 
-/// The same bits every time, of the operands as they are, summed in FP32. False as well where the engine says nothing.
+/// Deterministic, from the operands as they are, with sums in FP32. False as well where the engine says nothing.
 /// Transforms of operands (FFT, Winograd) would be rounded to 16 bits; Tensor Cores round FP32 operands to TF32.
 bool isExact(const GraphMaker &b, dnn::Descriptor engine, const GraphForm &form) {
   int64_t count = 0;
@@ -57,7 +57,7 @@ std::string labelOf(GraphMaker &b, size_t form, dnn::Descriptor engine, dnn::Des
   return text;
 }
 
-/// What cuDNN proposes for a graph, of one of its ways to guess.
+/// The configurations that cuDNN proposes for a graph, by one of its heuristics.
 std::vector<dnn::Descriptor> configsOf(GraphMaker &b, const PlanTarget &target, dnn::Descriptor graph, int mode) {
   dnn::Descriptor heuristic = b.make(dnn::HeuristicDescriptor);
   b.set(heuristic, dnn::HeuristicGraph, dnn::DescriptorsType, graph);

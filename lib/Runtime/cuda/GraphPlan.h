@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of cuDNN's with one engine for all of their operations: what is asked for, and plans for it.
+// Graphs of cuDNN's with one engine for all of their operations: requests, and plans for them.
 #ifndef MPT_RUNTIME_CUDA_GRAPHPLAN_H
 #define MPT_RUNTIME_CUDA_GRAPHPLAN_H
 
@@ -20,8 +20,8 @@ public:
   virtual mpt_status run(CudaDevice &device, const std::vector<void *> &pointers) = 0;
 };
 
-/// A graph, the ids of its tensors in memory, those of them that nobody wants, of `spareBytes` each (they lie in
-/// scratch, behind the pointers that are given), and its numbers by id.
+/// A graph, the ids of its tensors in memory, of which nobody wants the last `spares`, of `spareBytes` each (they lie
+/// in scratch, behind the pointers that are given), and its numbers by id.
 struct GraphForm {
   std::function<dnn::Descriptor(GraphMaker &)> make;
   std::vector<int64_t> ids;
@@ -39,7 +39,7 @@ struct GraphRequest {
   std::vector<GraphForm> forms;
 };
 
-/// What plans are made for: the device of a handle, or one that is only described (those plans do not run).
+/// The device that plans are made for: a handle's, or one that is only described (its plans do not run).
 struct PlanTarget {
   dnn::Handle handle = nullptr;
   dnn::Descriptor device = nullptr;
@@ -61,7 +61,7 @@ public:
 private:
   mpt_status execute(CudaDevice &device, std::vector<void *> pointers, dnn::Status &status);
 
-  std::shared_ptr<GraphMaker> origin; // what the plan is made of
+  std::shared_ptr<GraphMaker> origin; // of the plan's descriptors
   const char *const name;
   std::vector<int64_t> ids;
   std::vector<float> numbers; // read when a run is put on the stream
@@ -74,13 +74,13 @@ private:
 /// How many plans are made of a request.
 struct PlanLimits {
   int64_t plans = 1;      ///< of a form
-  bool everyForm = false; ///< otherwise those of the first form that there is one for
+  bool everyForm = false; ///< otherwise plans of the first form that has any
   std::string label = {}; ///< where it is given, the plan of that label alone
 };
 
-/// Plans for a request, in the order in which cuDNN expects them to be fast. Engines that do not give the same bits
-/// every time, sum in less than FP32 or change their operands are left out, and those that say nothing of it. May be
-/// called by several threads, each with a handle of its own.
+/// Plans for a request, in the order in which cuDNN expects them to be fast. Engines that are not deterministic, sum in
+/// less than FP32 or change their operands are left out, and engines that say nothing of it. May be called by several
+/// threads, each with a handle of its own.
 std::vector<std::shared_ptr<EnginePlan>> proposePlans(const dnn::GraphFunctions &api, const PlanTarget &target,
                                                       const GraphRequest &request, const PlanLimits &limits);
 

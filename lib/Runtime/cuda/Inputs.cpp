@@ -38,7 +38,7 @@ mpt_status StagedInputs::outOfMemory(int64_t bytes) const {
               device.freeMemory().c_str());
 }
 
-/// Room in a slot for inputs from the host; those that lie on the device need none.
+/// Room in `slot` for inputs from the host; inputs on the device need none.
 mpt_status StagedInputs::reserve(InputSlot &slot, int64_t bytes) {
   if (slot.bytes >= bytes)
     return MPT_OK;
@@ -46,7 +46,7 @@ mpt_status StagedInputs::reserve(InputSlot &slot, int64_t bytes) {
     return outOfMemory(bytes);
   device.addStaged(bytes - slot.bytes);
   slot.bytes = bytes;
-  return device.synchronize(); // the slot's zeros were written on the other stream
+  return device.synchronize(); // zeros were written on the other stream
 }
 
 mpt_status StagedInputs::locate(const std::vector<const void *> &pointers, std::vector<bool> &onHost,
@@ -61,7 +61,7 @@ mpt_status StagedInputs::locate(const std::vector<const void *> &pointers, std::
   return MPT_OK;
 }
 
-/// Copies inputs from the host into the slot, and those on the device to where they are read.
+/// Copies inputs from the host into `slot`, and inputs on the device to where they are read.
 cu::Result StagedInputs::gather(InputSlot &slot, const std::vector<bool> &onHost, std::vector<const void *> &pointers,
                                 std::vector<Piece> &pieces, int64_t &filled) {
   cu::Result result = cu::Success;
@@ -86,7 +86,7 @@ cu::Result StagedInputs::gather(InputSlot &slot, const std::vector<bool> &onHost
   return result;
 }
 
-/// Sends the slot's bytes to the device, and from there to where they are read.
+/// Sends the bytes of `slot` to the device, and from there to where they are read.
 cu::Result StagedInputs::send(InputSlot &slot, const std::vector<Piece> &pieces, int64_t filled) {
   const cu::Driver &api = device.api;
   cu::Result result = cu::Success;
@@ -115,7 +115,7 @@ mpt_status StagedInputs::stage(std::vector<const void *> &pointers) {
     return status;
   InputSlot &slot = slots[next];
   next ^= 1;
-  // Two runs ago the same slot was filled; as a rule its bytes have left long since.
+  // Two runs ago the same memory was filled; as a rule its bytes have left long since.
   if (slot.used)
     if (mpt_status status = device.waitForEvent(slot.copied, "copying inputs to the device"))
       return status;

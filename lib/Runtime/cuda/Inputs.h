@@ -43,7 +43,7 @@ struct InputSlot {
   bool used = false;
 };
 
-/// Where a function reads its inputs, and the two places through which those from the host get there.
+/// Where a function reads its inputs, and the two places through which inputs from the host get there.
 class StagedInputs {
 public:
   StagedInputs(CudaDevice &device, const mpt_function_desc &f) : device(device), f(f) {}
@@ -54,7 +54,7 @@ public:
   mpt_status stage(std::vector<const void *> &pointers);
 
 private:
-  /// Inputs that come from the host in one copy: where they are read, and where they lie in a slot.
+  /// Inputs that come from the host in one copy: where they are read, and where they lie in an InputSlot.
   struct Piece {
     int64_t offset, from, bytes;
   };

@@ -19,7 +19,7 @@ class Library {
   void *handle = nullptr;
 
 public:
-  std::string problem; // why it is not there, or what it lacks
+  std::string problem; // why it is not there, or the function that it lacks
 
   /// Opens the file `given`; if it is empty, the first of `names` that the process has open already, that is in one of
   /// `folders` (with colons between), or that the system finds. `option` is the trainer's option that gives the file.

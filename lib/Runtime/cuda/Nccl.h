@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL, opened at run time: the functions of libnccl that the runtime uses, declared here so that building needs no
-// NCCL. Names, types and numbers are those of NVIDIA's nccl.h (2.14 on).
+// NCCL. Names, types and numbers follow NVIDIA's nccl.h (2.14 on).
 #ifndef MPT_RUNTIME_CUDA_NCCL_H
 #define MPT_RUNTIME_CUDA_NCCL_H
 

@@ -19,13 +19,13 @@ public:
 
   /// Notes that a run will ask for `request`, and for `otherwise` where that has no plan or may be slower.
   void expect(const GraphRequest &request, const GraphRequest &otherwise = {});
-  /// Makes plans for what is expected, on as many threads as there are processors. A plan takes cuDNN seconds where its
+  /// Makes the expected plans, on as many threads as there are processors. A plan takes cuDNN seconds where its
   /// engine is compiled.
   void build();
 
   /// Milliseconds of computing the same without the plan; negative where that is not to be had.
   using Alternative = std::function<float()>;
-  /// The plan for a request: what was chosen before, else the fastest on the operands (the first that runs with option
+  /// The plan for a request: the one chosen before, else the fastest on the operands (the first that runs with option
   /// search=off). Null where cuDNN has none, or `otherwise` is faster (search=full alone asks it). Not to be called
   /// while a graph is recorded.
   std::shared_ptr<GraphPlan> find(const GraphRequest &request, const std::vector<void *> &pointers,
@@ -45,7 +45,7 @@ private:
   };
   struct Expected {
     GraphRequest request, otherwise;
-    std::string known, knownOtherwise; // labels of what was chosen before
+    std::string known, knownOtherwise; // labels of the plans chosen before
   };
   PlanLimits limits(const std::string &known) const;
   const std::string *chosenBefore(const GraphRequest &request);
@@ -53,7 +53,7 @@ private:
   Candidates candidatesFor(const GraphRequest &request, const std::string &known, dnn::Handle handle) const;
   /// Makes the plans of one of `all` after the other.
   void work(const std::vector<Expected> &all, size_t thread);
-  /// Chooses among the candidates, by what was chosen before or by measurement.
+  /// Chooses among the candidates, as before or by measurement.
   void decide(const GraphRequest &request, Entry &entry, const std::vector<void *> &pointers,
               const Alternative &otherwise);
 

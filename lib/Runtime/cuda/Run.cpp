@@ -143,7 +143,7 @@ mpt_status FunctionRun::run(FunctionState &state, mpt_exec &exec) {
   }
   if (state.profile)
     return profile(state, exec);
-  if (device.options.eager || state.context.finite) // what looks at values waits for them
+  if (device.options.eager || state.context.finite) // checks of values wait for them
     return runOnce(state, exec, false);
   if (!graph && !eager && capture(exec)) {
     eager = true;

@@ -35,7 +35,7 @@ private:
   CudaDevice &device;
   const mpt_function_desc &f;
   StagedInputs inputs;
-  /// What the last run worked with: a graph is good while it stays the same.
+  /// The addresses of the last run: a graph is good while they stay the same.
   std::vector<const void *> bindings;
   bool warm = false, hasPlans = false;
   bool ranInStep = false; // as a part of a step

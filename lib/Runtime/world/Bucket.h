@@ -27,7 +27,7 @@ public:
 /// Who owns which nodes of the tree, and how a process folds its own.
 struct ReductionPlan {
   struct Leaf {
-    int slot;   // where its values go, or, where it has merges, one behind those that they are added to
+    int slot;   // where its values go, or, where it has merges, one behind the sum that they are added to
     int merges; // additions that it completes
   };
   int rank, ranks;
@@ -48,12 +48,12 @@ struct Bucket {
   Reduction::Result result;
   int64_t dtype;
   Floats memory, received, widened;
-  std::vector<uint8_t> narrow, narrowReceived; // one replica's contribution in its own type, and those of others
+  std::vector<uint8_t> narrow, narrowReceived; // one replica's contribution in its own type, and the others'
   int64_t contributed = 0;                     // local replicas in this step
   uint64_t ticket = 0;                         // of the communication; 0 where none is under way
 
   float *slot(const ReductionPlan &plan, int64_t i) { return memory.get(plan.slots * elements) + i * elements; }
-  /// Whether what ranks exchange first is contributions of 16 bits, not sums.
+  /// Whether ranks first exchange contributions of 16 bits, not sums.
   bool travelsNarrow(const ReductionPlan &plan) const { return dtype != MPT_FLOAT32 && plan.replicas == plan.ranks; }
   void combine(float *out, const float *a, const float *b, int64_t count) const;
 };
@@ -63,8 +63,8 @@ inline Leaves chunkOf(int64_t elements, int owner, int ranks) {
   return {elements * owner / ranks, elements * (owner + 1) / ranks};
 }
 
-/// Exchanges the nodes of a bucket, which lie in its slots, and leaves the result in slot 0: all of it, or this rank's
-/// chunk in its place.
+/// Exchanges the nodes of a bucket, which lie in `slot` 0, 1, ..., and leaves the result in the first: all of it, or
+/// this rank's chunk in its place.
 Failure reduceAcross(Communicator &communicator, Tag tag, const ReductionPlan &plan, Bucket &bucket);
 
 } // namespace mpt::rt

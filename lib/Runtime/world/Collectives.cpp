@@ -53,7 +53,7 @@ Failure mpt::rt::broadcastAcross(Communicator &communicator, Tag tag, int root, 
     return broadcastAtOnce(communicator, tag, root, data, bytes);
   int ranks = communicator.size, rank = communicator.rank;
   auto *memory = static_cast<uint8_t *>(data);
-  // In 64 bits this does not overflow for what fits into memory.
+  // In 64 bits this does not overflow for sizes that fit into memory.
   auto begin = [&](int piece) { return bytes / ranks * piece + bytes % ranks * piece / ranks; };
   auto size = [&](int piece) { return begin(piece + 1) - begin(piece); };
   std::vector<Outgoing> sends;
@@ -70,7 +70,7 @@ Failure mpt::rt::broadcastAcross(Communicator &communicator, Tag tag, int root, 
   ++tag.phase;
   sends.clear();
   receives.clear();
-  // Everybody passes its own piece to those that do not have it, which the root has.
+  // Everybody passes its own piece to all ranks but the root, which has it.
   for (int peer = 0; peer < ranks; ++peer) {
     if (peer == rank)
       continue;
@@ -102,7 +102,7 @@ std::string differenceOf(const std::string &what, const std::string &ours, const
 
 } // namespace
 
-/// Rank 0's part: the texts of all others, and what the first difference is.
+/// Rank 0's part: receives the texts of all others, and finds the first difference.
 static Failure compareWithOthers(Communicator &communicator, Tag tag, const std::string &what, const std::string &text,
                                  std::string &difference) {
   size_t others = static_cast<size_t>(communicator.size) - 1;

@@ -20,8 +20,8 @@ Failure gatherAcross(Communicator &communicator, const Tag &tag, int root, const
 
 constexpr size_t longestText = 1 << 20;
 
-/// Compares a text of at most `longestText` over all ranks. `difference` becomes what rank differs from rank 0 and how,
-/// the same on all ranks, or stays empty.
+/// Compares a text of at most `longestText` over all ranks. `difference` names the rank that differs from rank 0, and
+/// how, the same on all ranks, or stays empty.
 Failure compareAcross(Communicator &communicator, Tag tag, const std::string &what, const std::string &text,
                       std::string &difference);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between the ranks of a world: the seam between collectives and what carries them (TCP, MPI, threads in
-// tests).
+// Messages between the ranks of a world: the seam between collectives and transports (TCP, MPI, threads in tests).
 #ifndef MPT_RUNTIME_WORLD_COMMUNICATOR_H
 #define MPT_RUNTIME_WORLD_COMMUNICATOR_H
 
@@ -51,7 +50,7 @@ struct Incoming {
   int64_t bytes;
 };
 
-/// What a communicator counts; read by any thread.
+/// Counters of a communicator; read by any thread.
 struct Traffic {
   std::atomic<int64_t> sent{0}, received{0}; // bytes of parts
   std::atomic<int64_t> overhead{0};          // bytes sent besides

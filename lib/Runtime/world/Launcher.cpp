@@ -8,7 +8,7 @@ using namespace mpt::rt;
 
 static std::string textOf(const char *value) { return value ? value : ""; }
 
-/// -1 for what is no number.
+/// -1 for a text that is no number.
 static int numberOf(const char *value) {
   if (!value || !*value)
     return -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the program that started this process says of its rank, by the variables that are that program's interface.
+// The rank that the program which started this process gave it, read from that program's environment variables.
 #ifndef MPT_RUNTIME_WORLD_LAUNCHER_H
 #define MPT_RUNTIME_WORLD_LAUNCHER_H
 
@@ -15,7 +15,7 @@ struct Launch {
   int rank = -1, size = 0, localRank = 0;
   std::string address; // of rank 0
   int port = 0;
-  std::string token; // what only processes of one start know; empty where there is no such thing
+  std::string token; // that only processes of one start know; empty where there is none
 };
 
 /// Names of MPI libraries, those first through which processes of `launch` can find each other.

@@ -229,7 +229,7 @@ Failure MpiCommunicator::check(int peer, const Tag &tag, int64_t begin) {
   return {};
 }
 
-/// Headers before parts: one that does not fit says better what is wrong than a part that is cut.
+/// Headers before parts: the error of a header that does not fit tells more than a part that is cut.
 Failure MpiCommunicator::advance(const Tag &tag, int64_t begin, bool &done, bool &moved) {
   done = true;
   moved = false;
@@ -272,7 +272,7 @@ Failure MpiCommunicator::converse(const Tag &tag) {
     if (int64_t now = nanoseconds(); now - lastTurn > betweenTurns) {
       lastTurn = now;
       if (Failure failure = turn()) {
-        // What this exchange needs may have come before the news. Then it is done here as it is elsewhere.
+        // This exchange's messages may have come before the news. Then it is done here as it is elsewhere.
         if (advance(tag, begin, done, moved) || !done)
           return failure;
         news = failure;
@@ -281,7 +281,7 @@ Failure MpiCommunicator::converse(const Tag &tag) {
       for (int peer = 0; peer < size; ++peer) {
         Message &message = messages[static_cast<size_t>(peer)];
         if (message.receives && !message.checked && peers.hasLeft(peer)) {
-          // What it sent before it left is there by now.
+          // Messages that it sent before it left are there by now.
           if (Failure failure = check(peer, tag, begin))
             return failure;
           if (!message.checked)
@@ -292,7 +292,7 @@ Failure MpiCommunicator::converse(const Tag &tag) {
             return failure;
       }
     }
-    // MPI moves data inside its calls alone. Who has nothing to move leaves the processor to those who compute.
+    // MPI moves data inside its calls alone. Who has nothing to move leaves the processor to threads that compute.
     pauses = moved ? 0 : pauses + 1;
     if (pauses > 20)
       std::this_thread::sleep_for(std::chrono::microseconds(pauses > 200 ? 200 : 20));

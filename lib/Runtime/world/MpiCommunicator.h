@@ -12,7 +12,7 @@ namespace mpt::rt {
 struct MpiOptions {
   std::string library;            // path; empty: looked for
   std::vector<std::string> names; // by these
-  int rank, size;                 // what the launcher says, which MPI has to confirm; size 0: nothing
+  int rank, size;                 // from the launcher; MPI has to confirm them; size 0: neither is known
   Times times;
 };
 

@@ -11,7 +11,7 @@ using namespace mpt::rt;
 
 namespace {
 
-/// What differs between binary interfaces.
+/// Constants that differ between binary interfaces.
 template <typename Handle> struct Constants {
   const char *name;
   Handle world, byte, errorsReturn;
@@ -142,7 +142,7 @@ Failure recognize(void *library, std::unique_ptr<MpiLibrary> &out) {
   int major = -1, minor = -1;
   if (auto version = reinterpret_cast<int (*)(int *, int *)>(dlsym(library, "MPI_Abi_get_version")))
     version(&major, &minor);
-  if (major >= 1) // its numbers are those of MPI 5.0's chapter on the ABI
+  if (major >= 1) // with the numbers of MPI 5.0's chapter on the ABI
     return makeTable<void *>(
         library, {"MPI's standard binary interface", handleOf(0x101), handleOf(0x247), handleOf(0x142), 1024, 4096},
         out);

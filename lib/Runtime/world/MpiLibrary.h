@@ -9,7 +9,7 @@
 
 namespace mpt::rt {
 
-/// A send or receive under way. What it is inside, a number or an address, is the library's.
+/// A send or receive under way. Its contents, a number or an address, are the library's.
 struct MpiRequest {
   alignas(void *) unsigned char handle[sizeof(void *)] = {};
   bool active = false;

@@ -15,7 +15,7 @@ template <typename Combine> class NodeSum {
   std::vector<Leaves> nodes; // in order
   std::vector<float *> values;
 
-  /// Leaves the value of `node` where that of its first leaf's lies, or in `out`.
+  /// Leaves the value of `node` in the place of its leftmost summand, or in `out`.
   float *add(const Leaves &node, size_t &next, float *out) {
     if (nodes[next] == node)
       return values[next++];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signs of life: which peers were heard when, and what to tell them. Shared by all that carries messages.
+// Signs of life: which peers were heard when, and notices to them. Shared by all transports.
 #ifndef MPT_RUNTIME_WORLD_PEERS_H
 #define MPT_RUNTIME_WORLD_PEERS_H
 
@@ -14,7 +14,7 @@ struct Times {
   double timeout = 30, patience = 1800, start = 300;
 };
 
-/// What ranks tell each other besides the messages of collectives. Of one size, so that no length has to be trusted.
+/// A notice between ranks, besides the messages of collectives. Of one size, so that no length has to be trusted.
 struct Notice {
   enum Kind : uint32_t { Beat = 1, Failed, Bye };
   uint32_t kind = Beat;
@@ -29,12 +29,12 @@ int64_t nanoseconds();
 inline int64_t nanoseconds(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
 
 /// Time is counted only while this process runs: one that was stopped, and then goes on, has not heard the others for
-/// long either, and must not take them for dead before it has read what they sent meanwhile.
+/// long either, and must not take them for dead before it has read the messages of that time.
 class Peers {
 public:
   Peers(int rank, int size, const Times &times);
 
-  /// Called by every turn of a loop that reads what peers send, after reading.
+  /// Called by every turn of a loop that reads peers' messages, after reading.
   void tick();
   void heard(int peer) { last[static_cast<size_t>(peer)] = awake; }
   /// A peer that has left is not expected to be heard.

@@ -16,7 +16,7 @@ auto sumOf(const Bucket &bucket, int64_t count) {
   return NodeSum<decltype(combine)>(combine);
 }
 
-/// What rank `owner` adds.
+/// The elements that rank `owner` adds.
 Leaves partOf(const ReductionPlan &plan, const Bucket &bucket, int owner, bool whole) {
   return whole ? Leaves{0, bucket.elements} : chunkOf(bucket.elements, owner, plan.ranks);
 }

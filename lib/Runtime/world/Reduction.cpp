@@ -23,7 +23,7 @@ ReductionPlan::ReductionPlan(int rank, int ranks, int64_t replicas)
   int64_t share = replicas / ranks;
   for (int r = 0; r < ranks; ++r)
     owners.push_back(cover(replicas, {r * share, (r + 1) * share}));
-  // The binary counter, run once on ranges: what it merges after each leaf.
+  // The binary counter, run once on ranges, for its merges after each leaf.
   std::vector<Leaves> stack;
   for (int64_t i = rank * share; i < (rank + 1) * share; ++i) {
     Leaf leaf = {static_cast<int>(stack.size()), 0};

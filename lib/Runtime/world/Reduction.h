@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and maxima over the replicas of a global step, with the same bits for any number of processes.
+// Sums and maxima over the replicas of a global step, bitwise identical for any number of processes.
 #ifndef MPT_RUNTIME_WORLD_REDUCTION_H
 #define MPT_RUNTIME_WORLD_REDUCTION_H
 
@@ -15,7 +15,7 @@ class World;
 struct Bucket;
 struct ReductionPlan;
 
-/// V replicas are the leaves of the canonical tree (Tree.h). Process r of N owns those of [r V/N, (r+1) V/N), folds
+/// V replicas are the leaves of the canonical tree (Tree.h). Process r of N owns leaves [r V/N, (r+1) V/N), folds
 /// them as they come into the largest nodes that it has whole, and exchanges these. Each rank adds one chunk of every
 /// bucket in the tree's order (reduce-scatter) and gives the result to the others (all-gather). Where V and N are
 /// powers of two a rank has one node: 2 (N-1)/N of a bucket's bytes are sent, the least there is. Else it may have
@@ -25,7 +25,7 @@ struct ReductionPlan;
 /// they travel as they are, so that reduce-scatter sends half. Results are FP32.
 ///
 /// One a trainer, used by one thread. Communication runs on the world's thread, in the order in which buckets were
-/// completed, which has to be that of all ranks.
+/// completed, which has to be the same on all ranks.
 class Reduction {
 public:
   enum class Kind { Sum, Max };     // Max: NaN where any is
@@ -45,12 +45,12 @@ public:
   /// The elements of a bucket that this rank sums, and gets where its result is a shard.
   Leaves shard(int64_t bucket) const;
 
-  /// Begins a step; `step` is the same on all ranks. What an earlier step left unfinished is dropped.
+  /// Begins a step; `step` is the same on all ranks. Unfinished reductions of an earlier step are dropped.
   mpt_status begin(uint64_t step);
   /// The values of local replica 0, 1, ... localReplicas() - 1, in this order for each bucket. They are copied or
   /// added. The last one starts the communication.
   mpt_status contribute(int64_t bucket, int64_t replica, const void *values);
-  /// Waits for the result of all replicas and copies it to `values`: all elements, or those of shard().
+  /// Waits for the result of all replicas and copies it to `values`: all elements, or shard()'s.
   mpt_status receive(int64_t bucket, float *values);
 
 private:

@@ -44,7 +44,7 @@ struct Address {
   std::string text() const;
 };
 
-/// What a name stands for. Empty where it stands for nothing; `why` says what the resolver said.
+/// The addresses of a name. Empty where it has none; `why` is then the resolver's text.
 std::vector<Address> resolve(const std::string &host, int port, std::string &why);
 /// Whether `host` is an address in digits.
 bool isNumeric(const std::string &host);
@@ -58,7 +58,7 @@ bool waitFor(int fd, short events, int64_t deadline);
 /// Both without blocking mode and without delay of small messages. `error` is an errno; no socket then.
 Socket connectTo(const Address &address, int64_t deadline, int &error);
 Socket listenOn(const Address &address, int backlog, int &error);
-/// Sets what every connection has: no blocking, no delay, not inherited by programs that are started.
+/// Sets the modes of every connection: no blocking, no delay, not inherited by programs that are started.
 bool prepare(const Socket &socket);
 
 /// All `bytes`, or false: the other side closed it, or the deadline has passed.

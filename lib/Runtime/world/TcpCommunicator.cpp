@@ -15,7 +15,7 @@ using namespace mpt::rt;
 
 namespace {
 
-/// What one peer is told and tells, and how far.
+/// The connections to one peer, with notices that have gone or come in part.
 struct Channel {
   Socket control, data;
   Notice incoming;
@@ -87,7 +87,7 @@ void TcpCommunicator::flush(Channel &to) {
     if (sent < 0 && errno == EINTR)
       continue;
     if (sent <= 0)
-      return; // what is wrong shows when it is read
+      return; // the error shows at the next read
     to.outgoing.erase(to.outgoing.begin(), to.outgoing.begin() + sent);
   }
 }
@@ -116,7 +116,7 @@ bool TcpCommunicator::hear(int peer, Failure &told) {
   }
 }
 
-/// All notices that have come. What a peer tells goes before what its silence says: it knows who was lost first.
+/// Reads all notices that have come. A told failure goes before a closed connection: it names who was lost first.
 Failure TcpCommunicator::hearAll() {
   Failure told, closed;
   for (int peer = 0; peer < size; ++peer) {
@@ -199,7 +199,7 @@ void TcpCommunicator::gatherEntries(bool exchanging) {
   }
 }
 
-/// Waits until something can be moved or is due, and hears what there is to hear.
+/// Waits until something can be moved or is due, and reads the notices that have come.
 Failure TcpCommunicator::turn(bool exchanging, const Tag &tag) {
   if (news)
     return news;
@@ -263,7 +263,7 @@ Failure TcpCommunicator::exchange(const Tag &tag, const std::vector<Outgoing> &s
     if (finished())
       break;
     if (Failure failure = turn(true, tag)) {
-      // What this exchange needs may have come before the news. Then it is done here as it is elsewhere.
+      // This exchange's messages may have come before the news. Then it is done here as it is elsewhere.
       if (moveAll(tag) || !finished())
         return failure;
       news = failure;
@@ -278,7 +278,7 @@ Failure TcpCommunicator::exchange(const Tag &tag, const std::vector<Outgoing> &s
   return {};
 }
 
-/// Sends what is left to say, and reads, for at most so long.
+/// Sends the notices that are left, and reads, for at most so long.
 void TcpCommunicator::quiet(double seconds, bool untilClosed) {
   int64_t deadline = nanoseconds() + nanoseconds(seconds);
   Failure ignored;
@@ -306,7 +306,7 @@ void TcpCommunicator::tell(const Failure &failure) {
   quiet(0.5, false);
 }
 
-// A connection that is closed while something unread lies in it may take what was sent last with it. So this side says
+// A connection that is closed while something unread lies in it may lose the data sent last. So this side says
 // that it sends no more, and waits a moment for the others to close theirs.
 void TcpCommunicator::leave(const Failure &failure) {
   if (!failure) {

@@ -9,7 +9,7 @@
 
 namespace mpt::rt {
 
-/// What goes before the parts.
+/// The header before the parts.
 struct MessageHeader {
   static constexpr uint32_t magicNumber = 0x5754504d;
   uint32_t magic = magicNumber;
@@ -38,8 +38,8 @@ struct TcpFlow {
   bool receiving() const { return receives && inNext < in.size(); }
 
   enum class Result { Nothing, Some, Header, Closed };
-  /// Moves what the socket takes without waiting, up to a limit that keeps other peers from waiting long. Header: the
-  /// header has come, and is to be looked at before the rest is read.
+  /// Moves as much as the socket takes without waiting, up to a limit that keeps other peers from waiting long. Header:
+  /// the header has come, and is to be looked at before the rest is read.
   Result send(int fd, int64_t &moved);
   Result receive(int fd, int64_t &moved);
 };

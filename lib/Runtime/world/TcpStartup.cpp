@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The meeting at rank 0, and the mesh of connections after it.
+// The rendezvous at rank 0, and the mesh of connections after it.
 #include "world/TcpStartup.h"
 
 #include "world/Door.h"
@@ -57,7 +57,7 @@ class Startup {
   std::vector<TcpLink> &links;
   const int64_t deadline;
   Door door;
-  Hello hello;               // what this rank says of itself
+  Hello hello;               // this rank's introduction
   Address rank0;             // as this rank reaches it
   std::vector<Place> places; // of all ranks
 
@@ -231,7 +231,7 @@ Failure Startup::tryToJoin(const Address &address, bool &again) {
 }
 
 Failure Startup::join(const std::vector<Address> &addresses) {
-  // What closes at once, again and again, is not rank 0, or has another token: there is no use in waiting for long.
+  // A peer that closes at once, again and again, is not rank 0, or has another token: there is no use in a long wait.
   constexpr int mostClosed = 8;
   for (int closed = 0;;) {
     Failure failure;
@@ -258,8 +258,8 @@ Failure Startup::connect(int peer, Hello::Channel channel, Socket &socket, int64
   return died(peer, "cannot be reached at " + address.text() + ": " + strerror(error ? error : EPIPE));
 }
 
-/// What those say, or show, with whom this rank is connected: who waits for a rank may have no connection to the one
-/// that was lost. What they say later than at start-up stays to be read.
+/// A failure that a connected rank tells, or shows by its end: who waits for a rank may have no connection to the one
+/// that was lost. Notices stay to be read after start-up.
 Failure Startup::news() const {
   Failure told, closed;
   for (int peer = 0; peer < options.size; ++peer) {
@@ -277,7 +277,7 @@ Failure Startup::news() const {
   return told ? told : closed;
 }
 
-/// Connections of the ranks above this one. Those that come know the token and this world's number.
+/// Connections of the ranks above this one. Ranks that come know the token and this world's number.
 Failure Startup::acceptOthers(int64_t until) {
   for (;;) {
     int missing = -1;

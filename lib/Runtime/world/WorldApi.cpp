@@ -16,7 +16,7 @@ namespace {
 
 std::string textOf(const char *text) { return text ? text : ""; }
 
-/// What is used in the end: options, the launcher where they say nothing, and defaults.
+/// The settings in force: from options, the launcher where they give none, and defaults.
 struct Settings {
   Launch launch;
   bool useMpi = false;
@@ -52,7 +52,7 @@ mpt_status readRanks(const mpt_world_options &options, Settings &settings) {
   return MPT_OK;
 }
 
-/// Where the ranks meet. What is missing is said with all that there is.
+/// Where the ranks meet. An error names the setting that is missing.
 mpt_status readMeeting(const mpt_world_options &options, Settings &settings) {
   TcpOptions &tcp = settings.tcp;
   tcp.address = options.address ? options.address : settings.launch.address;

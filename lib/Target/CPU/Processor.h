@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU target asks about the processor that code is generated for.
+// Features of the processor that the CPU target generates code for.
 #ifndef MPT_TARGET_CPU_PROCESSOR_H
 #define MPT_TARGET_CPU_PROCESSOR_H
 
@@ -12,7 +12,7 @@ namespace mpt::cpu {
 /// Whether `cpu` ("native" for this machine) has an LLVM feature such as "avx512bf16". False for unknown processors.
 bool hasFeature(llvm::StringRef cpu, llvm::StringRef feature);
 
-/// What kernels for `cpu` may assume.
+/// Properties of `cpu` that kernels may assume.
 KernelTarget kernelTarget(llvm::StringRef cpu);
 
 } // namespace mpt::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU as a target: what it is capable of and its options.
+// The CPU as a target: its capabilities and options.
 #include "../HostLibrary.h"
 #include "Processor.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of attention have in common: their arguments and words, which elements are seen, what scores and dropout
-// make of them, and the statistics of rows.
+// The base of attention kernels: their arguments and words, masks, scores, dropout, and the statistics of rows.
 #include "AttentionKernel.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -16,7 +15,7 @@ using namespace mpt;
 using namespace mpt::cuda;
 using namespace mpt::attention;
 
-// Indices of 32 bits reach so far; tensors that are larger take those of 64.
+// Indices of 32 bits reach so far; larger tensors take indices of 64.
 constexpr int64_t kNear = (int64_t(1) << 31) - 8192, kFar = int64_t(1) << 40;
 
 AttentionKernel::AttentionKernel(OpBuilder &outer, Location loc, const Tile &tile, bool isLarge)
@@ -53,8 +52,8 @@ Value AttentionKernel::score(Value gemm, const Place &place, int64_t i, Value va
   return arith::AddFOp::create(b, x, loadReal(bias, math.choose(valid, at, math.number(0))));
 }
 
-/// Words of Philox 4x32-10 (Salmon et al., SC 2011) for the probability of `key` in the row `row` of all rows: those of
-/// four keys from there on, or of it alone (see mpt.dropout).
+/// Words of Philox 4x32-10 (Salmon et al., SC 2011) for probabilities in the row `row` of all rows: of four keys from
+/// `first` on, or of `first` alone (see mpt.dropout).
 SmallVector<Value> AttentionKernel::random(Value row, Value first, bool all) {
   Type i32 = b.getI32Type(), i64 = b.getI64Type();
   auto wide = [&](Value x) -> Value { return arith::IndexCastUIOp::create(b, i64, x); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of attention share, whichever Tensor Core instructions make their scores.
+// The base of attention kernels, whichever Tensor Core instructions make their scores.
 #ifndef MPT_LIB_TARGET_CUDA_ATTENTIONKERNEL_H
 #define MPT_LIB_TARGET_CUDA_ATTENTIONKERNEL_H
 
@@ -72,7 +72,7 @@ protected:
   mlir::func::FuncOp function;
   Value thread, words, q, k, v, bias, key, o, statistics, dO, delta, dq, dk, dv;
   Value indices[attention::Words], causal, queries, keys, scale, keptScale, threshold;
-  Value randomKey[2], randomCounter[2]; ///< of Philox; of the counter, what is the same for all elements
+  Value randomKey[2], randomCounter[2]; ///< of Philox; the words of the counter that all elements share
   Value batch, head, keyHead, firstRow;
 };
 

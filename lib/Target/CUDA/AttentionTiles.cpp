@@ -35,7 +35,7 @@ private:
   void moveTile(Value from, Value start, Value stride, Value first, Value limit, int64_t height, Value depthWord,
                 Value to);
 
-  // ---- what warps multiply
+  // ---- products of warps
   Value fragment(Value memory, StringRef role, Value row, Value column, bool transposed);
   Fragments zeros(int64_t width);
   Fragments scores(Value left, Value right, int64_t width);
@@ -102,7 +102,7 @@ void TileMaker::moveTile(Value from, Value start, Value stride, Value first, Val
 }
 
 //===----------------------------------------------------------------------===//
-// What warps multiply: four of them, two above two
+// Products of four warps, two above two
 //===----------------------------------------------------------------------===//
 
 Value TileMaker::fragment(Value memory, StringRef role, Value row, Value column, bool transposed) {

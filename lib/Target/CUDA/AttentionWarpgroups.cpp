@@ -3,7 +3,7 @@
 // Instructions"), whose sums and probabilities stay in registers, and operands by `cp.async`, two of them on their way.
 //
 // The four warps have 16 rows each. Of a 64 x 64 result, lane l = 4 r + c of a warp has rows r and r + 8 of the warp's,
-// and of every 8 columns those of numbers 2 c and 2 c + 1. Keys lie in shared memory in such an order that two
+// and of every 8 columns numbers 2 c and 2 c + 1. Keys lie in shared memory in such an order that two
 // neighbouring eights of columns are four neighbouring keys of a lane (`placeOfKey`).
 #include "AttentionKernel.h"
 
@@ -26,7 +26,7 @@ namespace {
 /// Rows of an item: queries, or a chunk of keys or values; elements of a line of 128 bytes, over which swizzles go.
 constexpr int64_t kRows = 64, kLine = 64, kStep = 16, kSlots = 3;
 constexpr int64_t kSums = 32;             ///< of 64 x 64 results, a thread's
-constexpr int64_t kPlane = kRows * kLine; ///< elements: what one line wide
+constexpr int64_t kPlane = kRows * kLine; ///< elements of a matrix one line wide
 constexpr int64_t kUnit = 16;             ///< bytes that descriptors count in
 constexpr int64_t kStepUnits = kStep * 2 / kUnit, kPlaneUnits = kPlane * 2 / kUnit, kLineUnits = kLine * 2 / kUnit;
 
@@ -44,7 +44,7 @@ private:
 
   Value opaque(Value x);
 
-  // ---- shared memory: a ring of slots, an item each
+  // ---- shared memory: a ring of kSlots buffers, an item each
   Value slotOf(Value item) { return math.mul(math.rem(item, math.number(kSlots)), math.number(slotSize)); }
   Value swizzled(Value row, Value column);
   Value placeOfKey(Value key);
@@ -81,8 +81,8 @@ private:
   Value seen[2], levels[2];                ///< of the thread's two rows: keys, and the statistics
 };
 
-/// x, an index or 32 bits, of which the compiler does not know where it comes from: what is computed of it stays where
-/// it is used. Addresses of all loads and stores, kept from one tile to the next, would take the registers of sums.
+/// x, an index or 32 bits, with its origin hidden from the compiler: values computed from it stay where they are used.
+/// Addresses of all loads and stores, kept from one tile to the next, would take the registers of sums.
 Value WarpgroupMaker::opaque(Value x) {
   Type type = x.getType();
   const bool far = type.isIndex() && most > std::numeric_limits<int32_t>::max();
@@ -117,7 +117,7 @@ Value WarpgroupMaker::placeOfKey(Value key) {
   return math.add(math.add(sixteen, eight), math.add(pair, math.rem(key, math.number(2))));
 }
 
-/// Begins to copy 64 rows into a slot, with zeros behind `limit` and behind the depth.
+/// Begins to copy 64 rows into `slot`, with zeros behind `limit` and behind the depth.
 void WarpgroupMaker::load(Value from, int64_t strides, Value ofHead, Value first, Value limit, int64_t width,
                           bool ofKeys, Value slot) {
   const int64_t across = width * kLine / kVector, step = threads / across;
@@ -170,7 +170,7 @@ void WarpgroupMaker::awaitItem() {
 // Products
 //===----------------------------------------------------------------------===//
 
-/// Of a slot: 128-byte swizzle, groups of eight lines side by side. No product is wider than a line, so that the
+/// Of `slot`: 128-byte swizzle, groups of eight lines side by side. No product is wider than a line, so that the
 /// leading dimension's stride is not used.
 Value WarpgroupMaker::descriptor(Value slot) {
   constexpr int64_t form = int64_t(1) << 62 | 8 * kLineUnits << 32 | int64_t(1) << 16;
@@ -251,7 +251,7 @@ AttentionKernel::Values WarpgroupMaker::readQueries(Value slot) {
   return found;
 }
 
-/// Queries times the keys of a slot: 64 x 64.
+/// Queries times the keys in `slot`: 64 x 64.
 AttentionKernel::Values WarpgroupMaker::scores(ValueRange operand, Value slot) {
   Value from = descriptor(slot);
   SmallVector<Values> factors;
@@ -265,7 +265,7 @@ AttentionKernel::Values WarpgroupMaker::scores(ValueRange operand, Value slot) {
   return multiply({}, 1, factors, {matrices}, false);
 }
 
-/// sums + weights times the values of a slot, 64 of their depth after the other.
+/// sums + weights times the values in `slot`, 64 of their depth after the other.
 AttentionKernel::Values WarpgroupMaker::accumulate(ValueRange sums, ValueRange weights, Value slot) {
   Value from = descriptor(slot);
   SmallVector<Values> factors, matrices(valueWide);
@@ -386,8 +386,8 @@ AttentionKernel::Values WarpgroupMaker::probabilities(ValueRange products, Value
   return weights;
 }
 
-/// Writes the result by way of the first slot, so that neighbours are written by neighbours. No product reads that slot
-/// any more: with three items a chunk, the last two keys and values lie in the others.
+/// Writes the result by way of the ring's first buffer, so that neighbours are written by neighbours. No product reads
+/// it any more: with three items a chunk, the last keys and values lie in the others.
 void WarpgroupMaker::leave(ValueRange sums) {
   Value pairs = opaque(quad), ownLine = opaque(ownRow), own = opaque(thread), stride = opaque(word(O + 2));
   for (int64_t r = 0; r < valueWide; ++r)
@@ -420,7 +420,7 @@ void WarpgroupMaker::leave(ValueRange sums) {
 }
 
 /// Items of the ring: keys of all chunks for the statistics, then keys and values of a chunk after the other. The
-/// queries begin in the slot that the third item takes.
+/// queries begin in the buffer that the third item takes.
 void WarpgroupMaker::makeTile() {
   Value chunks = chunksOfKeys(kRows), zero = math.number(0), one = math.number(1), two = math.number(2);
   Value queriesSlot = math.number(2 * slotSize);

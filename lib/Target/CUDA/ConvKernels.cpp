@@ -35,7 +35,7 @@ public:
   func::FuncOp make();
 
 private:
-  /// A tap and a channel, or an image and a position: what a term of the sums stands for.
+  /// A term of the sums: a tap and a channel, or an image and a position.
   struct Term {
     Value valid, channel, image, tap, offset[3];
   };
@@ -47,13 +47,13 @@ private:
   Value load(Value at) {
     return arith::IndexCastOp::create(b, b.getIndexType(), memref::LoadOp::create(b, words, ValueRange{at}));
   }
-  /// What does not lead to bounds of loops is read from shared memory whenever it is used: registers are for sums.
+  /// Words that no bounds of loops depend on are read from shared memory at each use: registers are for sums.
   Value copied(int64_t at) {
     Value value = memref::LoadOp::create(b, copies, ValueRange{math.number(at)});
     return arith::IndexCastOp::create(b, b.getIndexType(), value);
   }
   Value copiedEntry(int dimension, int64_t field) { return copied(conv::Fixed + dimension * conv::EntryWords + field); }
-  /// n / d, by multiplication with what `multiply` and `shift` hold for d.
+  /// n / d as n * `multiply` >> `shift`, the words that belong to d.
   Value quotient(Value n, Value multiply, Value shift) {
     auto wide = [&](Value v) -> Value {
       v = arith::IndexCastOp::create(b, b.getI32Type(), v);
@@ -116,7 +116,7 @@ void ConvMaker::copyWords() {
   memref::StoreOp::create(b, memref::LoadOp::create(b, words, ValueRange{thread}), copies, ValueRange{thread});
 }
 
-/// Which tile it is, and what its class of positions reads.
+/// The tile's place, and the table's entries for its class of positions.
 void ConvMaker::findTile() {
   Value rest = tile, entries[3];
   firstColumn = math.mul(take(rest, word(conv::ColumnTiles)), math.number(shape.columns));
@@ -252,7 +252,7 @@ int64_t ConvMaker::piecesOf(const OperandTile &tile) const {
   return (tile.depthFirst ? tile.extent : shape.depth) / stepOf(tile);
 }
 
-/// What this thread moves of a chunk, from line `from` on: accesses of neighbours by neighbours.
+/// This thread's pieces of a chunk, from line `from` on: accesses of neighbours by neighbours.
 void ConvMaker::eachPiece(const OperandTile &tile, Value from, int64_t pieces,
                           llvm::function_ref<void(Value line, Value term)> fill) {
   int64_t across = (tile.depthFirst ? shape.depth : tile.extent) / width;

@@ -20,7 +20,7 @@ struct ConvKernel {
 };
 
 /// @name(source, filters, target, words): x, w and y of the forward kind, y, w and x of backward data; of backward
-/// weights y, x and w. `words` are those of conv::Word and the tables behind them.
+/// weights y, x and w. `words`: conv::Word and the tables behind them.
 mlir::func::FuncOp makeConvKernel(mlir::OpBuilder &builder, mlir::Location loc, const ConvKernel &kernel);
 
 /// @<conv::directName>(source, other, target): x, w and y of the forward kind, y, w and x of backward data; of backward

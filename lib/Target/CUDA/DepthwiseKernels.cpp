@@ -32,7 +32,7 @@ public:
   func::FuncOp make();
 
 private:
-  /// One multiplication of a run: of position `place`, by tap `tap` of the last dimension, with what lies at `offset`
+  /// One multiplication of a run: of position `place`, by tap `tap` of the last dimension, with the element at `offset`
   /// from where the run's source begins.
   struct Product {
     int64_t place, tap, offset;
@@ -355,7 +355,7 @@ void DepthwiseMaker::makeWeights() {
   storeWeights(sums);
 }
 
-/// Adds up what the threads below each other hold, tap by tap, in the order of the threads.
+/// Adds up the sums of the threads below each other, tap by tap, in the order of the threads.
 void DepthwiseMaker::storeWeights(ValueRange sums) {
   Value stage = sharedMemory(b, {shape.down * channels}, f32, sharedBytes);
   Value own = math.add(math.mul(y, math.number(channels)), math.mul(x, math.number(shape.vector)));

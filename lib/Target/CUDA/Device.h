@@ -7,7 +7,7 @@
 
 namespace mpt::cuda {
 
-/// What grids and models of cost assume of them.
+/// The numbers that grids and cost models assume.
 extern const DeviceDescription device;
 
 } // namespace mpt::cuda

@@ -60,7 +60,7 @@ LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const LibraryOptions &give
     return failure();
   program->callPrefix = "mpt_cuda_";
   program->numbersKernels = true;
-  // What runs on the host calls the runtime and does nothing else: any processor of the family will do.
+  // Code on the host calls the runtime and does nothing else: any processor of the family will do.
   llvm::Expected<Machine> machine = Machine::create("generic");
   if (!machine)
     return module.emitError() << llvm::toString(machine.takeError());

@@ -11,7 +11,7 @@
 
 namespace mpt::cuda {
 
-/// What kernels are assembled for, and by what.
+/// Architectures that kernels are assembled for, and the assembler.
 struct CodeOptions {
   /// sm_NN each, or sm_90a; or "host": kernels as loops on this processor, which tests run without a GPU.
   std::vector<std::string> archs;

@@ -46,7 +46,7 @@ private:
   Value bits(Value value, Type type) { return arith::BitcastOp::create(b, type, value); }
   Value fma(Value x, Value y, Value z) { return math::FmaOp::create(b, x, y, z); }
   Value mul(Value x, Value y) { return arith::MulFOp::create(b, x, y); }
-  /// 2^x to two places; 0 for what is below normal numbers.
+  /// 2^x to two places; 0 for results below normal numbers.
   Value ex2(Value x) { return intrinsic("llvm.nvvm.ex2.approx.ftz", x); }
 
   Value inPairs(Value value, Type type, Type piece, Pair convert);
@@ -300,7 +300,7 @@ Value Lowering::packedFloat8() {
 // Exponentials
 //===----------------------------------------------------------------------===//
 
-/// 2^n 2^t with n the whole number next to x log2(e), limited to exponents of normal numbers: what lies beyond stays in
+/// 2^n 2^t with n the whole number next to x log2(e), limited to exponents of normal numbers: the excess stays in
 /// t, so that results become subnormal, 0 and infinite in the last multiplication.
 Value Lowering::exp(Value x) {
   constexpr double anchor = 0x1.8p23 + 127; // numbers beside it have the exponent's bits as their last ones
@@ -440,7 +440,7 @@ void cuda::lowerFloatOps(Operation *kernels, unsigned sm) {
       return;
     replace(op, Lowering(op, sm, coarse.contains(op)).lowered());
   });
-  // What an older architecture has no instructions for.
+  // Ops that an older architecture has no instructions for.
   KernelTarget plain;
   if (sm < 89) {
     foldFloat8RoundTrips(kernels, plain);

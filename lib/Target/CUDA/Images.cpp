@@ -125,7 +125,7 @@ void mpt::cuda::allowRegisters(std::string &ptx, ArrayRef<KernelUse> kernels) {
       }
 }
 
-/// Machine code, and what the assembler said.
+/// Machine code; `said` receives the assembler's log.
 static llvm::Expected<std::string> assembleOnce(StringRef ptxas, StringRef ptx, StringRef arch, std::string &said) {
   SmallString<128> in, out, log;
   auto error = [](const Twine &text) { return llvm::createStringError(text); };

@@ -10,11 +10,11 @@
 
 namespace mpt::cuda {
 
-/// What buildImages() writes beside program.images.
+/// Outputs of buildImages() beside program.images.
 struct ImageProducts {
   llvm::SmallVectorImpl<target::Object> &objects; ///< code for the host
   std::string *listing;                           ///< when given, receives PTX
-  memory::KernelCode *code;                       ///< when given, receives what the assembler says
+  memory::KernelCode *code;                       ///< when given, receives the assembler's report
 };
 
 /// Fills program.images.
@@ -22,16 +22,16 @@ llvm::LogicalResult buildImages(mlir::ModuleOp module, target::Program &program,
                                 unsigned threads, const ImageProducts &products);
 
 /// Adds the kernels that the runtime launches by itself: for convolutions, where `module` has any, and with `checks`
-/// those that look for infinities and NaN.
+/// for the search for infinities and NaN.
 void addSupportKernels(mlir::ModuleOp module, bool checks);
 
-/// Adds kernels for what GEMMs with epilogues do where the library has no such epilogue.
+/// Adds kernels for the epilogues of GEMMs that the library does not have.
 llvm::LogicalResult addChainKernels(mlir::ModuleOp module);
 
-/// The assembler to use, as a path: the PATH's or that of /usr/local/cuda; empty when there is none.
+/// The assembler to use, as a path: on the PATH or in /usr/local/cuda; empty when there is none.
 std::string findPtxas();
 
-/// What `ptxas -v` says of a kernel.
+/// Resources of a kernel, as `ptxas -v` reports them.
 struct KernelUse {
   std::string name;
   int64_t registers = 0, sharedBytes = 0;
@@ -39,9 +39,9 @@ struct KernelUse {
 };
 llvm::SmallVector<KernelUse> usesOf(llvm::StringRef log);
 
-/// Machine code of PTX text; `uses` receives what it needs. Kernels that spill are allowed more registers, also in
-/// `ptx`: the assembler trades a few bytes of local memory for threads at a time, which costs more than it gains where
-/// memory is what limits a kernel.
+/// Machine code of PTX text; `uses` receives the kernels' resources. Kernels that spill are allowed more registers,
+/// also in `ptx`: the assembler trades a few bytes of local memory for threads at a time, which costs more than it
+/// gains where memory limits a kernel.
 llvm::Expected<std::string> assemble(llvm::StringRef ptxas, std::string &ptx, llvm::StringRef arch,
                                      llvm::SmallVectorImpl<KernelUse> &uses);
 

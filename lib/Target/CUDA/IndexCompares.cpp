@@ -13,7 +13,7 @@ using namespace mpt;
 
 namespace {
 
-/// What all lanes of `value` share; null where they may differ.
+/// The number that all lanes of `value` share; null where they may differ.
 Value shared(Value value) {
   if (!isa<VectorType>(value.getType()))
     return value;
@@ -22,7 +22,7 @@ Value shared(Value value) {
 }
 
 /// `position` == `number` without 64 bits a lane. A number that no index has becomes the least one of 32 bits, which is
-/// none either. `byDistance`: what all lanes add to their position is taken off the number instead, modulo 2^32 on both
+/// none either. `byDistance`: the addend that all lanes share is taken off the number instead, modulo 2^32 on both
 /// sides, which saves an addition a lane and wants a register a vector.
 Value compare(arith::CmpIOp op, Value position, Value number, bool byDistance) {
   ImplicitLocOpBuilder b(op.getLoc(), op);

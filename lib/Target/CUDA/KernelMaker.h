@@ -86,8 +86,8 @@ public:
 /// Adds the kernels of attention where no engine of cuDNN takes it, if `module` has any.
 void addAttentionKernels(mlir::ModuleOp module);
 
-/// The architecture whose warpgroups multiply (`wgmma`), and what its images carry instead of kernels of the same
-/// names: those of a module of that name inside `module`.
+/// The architecture whose warpgroups multiply (`wgmma`). Its images carry the kernels of a module of that name inside
+/// `module` instead of the kernels of the same names.
 constexpr llvm::StringLiteral warpgroupArch = "sm_90a";
 void addWarpgroupKernels(mlir::ModuleOp module);
 

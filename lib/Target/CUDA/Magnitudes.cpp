@@ -75,7 +75,7 @@ private:
     return y ? larger(b, x, y) : Value();
   }
 
-  /// Of each two elements the larger magnitude, whose sign is that of their product.
+  /// Of each two elements the larger magnitude, with the sign of their product.
   static Value larger(ImplicitLocOpBuilder &b, Value x, Value y) {
     auto type = cast<VectorType>(x.getType());
     auto words = VectorType::get(type.getNumElements() / 2, b.getI32Type());
@@ -144,7 +144,7 @@ private:
   }
 
   math::AbsFOp magnitude;
-  SmallVector<Operation *> readers; ///< of what the chain makes, which go with it
+  SmallVector<Operation *> readers; ///< ops that may read the chain's values
   SmallVector<arith::SelectOp> chain;
   Value smallest;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What warps do with matrices of 16 x 16, as intrinsics (wmma). MLIR's own patterns know FP16 alone.
+// Ops of warps on matrices of 16 x 16, as intrinsics (wmma). MLIR's own patterns know FP16 alone.
 #include "ToNvvm.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -20,7 +20,7 @@ bool isBrainFloat(Operation *op) { return hasAttr<MPTDialect::Bf16AttrHelper>(op
 LLVM::LLVMStructType structOf(Type element, unsigned count) {
   return LLVM::LLVMStructType::getLiteral(element.getContext(), SmallVector<Type>(count, element));
 }
-/// What intrinsics take of an operand.
+/// The registers of an operand, as intrinsics take them.
 LLVM::LLVMStructType operandStruct(Operation *op) {
   MLIRContext *context = op->getContext();
   return isBrainFloat(op) ? structOf(IntegerType::get(context, 32), words / 2)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comparisons of 16-bit floats select, two numbers a register.
+// Selections by comparisons of 16-bit floats, two numbers a register.
 // Matcher: arith.select on vectors of 16 bits whose condition is made of arith.cmpf on vectors of 16-bit floats, and on
 // such numbers that were widened.
 #include "ToNvvm.h"

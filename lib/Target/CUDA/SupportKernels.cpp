@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that the runtime launches by itself: convolutions as GEMMs, where there is no cuDNN or nothing in it fits,
-// the search for values that are not finite, and sums over replicas. Those of attention: AttentionKernels.cpp.
+// the search for values that are not finite, and sums over replicas. Attention: AttentionKernels.cpp.
 #include "ConvKernels.h"
 #include "KernelMaker.h"
 #include "TileGemm.h"
@@ -35,7 +35,7 @@ enum Field {
   Fields = Pad + 3
 };
 
-// The words of the runtime's search (lib/Runtime/cuda/Finite.cpp): what was found, and what to look for where.
+// The words of the runtime's search (lib/Runtime/cuda/Finite.cpp): findings, bit patterns to look for, values' layout.
 enum Word {
   FoundNan,
   FoundInfinity,
@@ -216,7 +216,7 @@ void makeWiden(OpBuilder &builder, Location loc, const std::string &suffix, Type
   memref::StoreOp::create(k.b, arith::ExtFOp::create(k.b, builder.getF32Type(), read), k.to(), ValueRange{k.index()});
 }
 
-/// What adds the values of replicas, where `module` has any.
+/// Kernels that add the values of replicas, where `module` has any.
 void makeReplicaKernels(OpBuilder &builder, ModuleOp module) {
   if (llvm::none_of(module.getOps<func::FuncOp>(), hasAttr<dist::DistDialect::PhaseAttrHelper>))
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA GPUs as a target: what they are capable of and the target's options.
+// NVIDIA GPUs as a target: its capabilities and options.
 #include "Device.h"
 #include "Emit.h"
 #include "KernelMaker.h"
@@ -47,10 +47,10 @@ public:
     Capabilities result;
     result.device = &cuda::device;
     result.fusion = KernelCapabilities::ofThreadGrids();
-    // What cuDNN's engines and our tiles take.
+    // Attention that cuDNN's engines and our tiles take.
     result.calls.attention = fusesAttention;
     result.calls.attentionDepth = 128;
-    // 16 bytes of 16-bit elements: what epilogues of cuBLASLt exchange, and channels of cuDNN's fused convolutions.
+    // 16 bytes of 16-bit elements: columns that cuBLASLt's epilogues exchange, channels of cuDNN's fused convolutions.
     result.calls.attentionUnit = result.calls.chainedColumns = result.calls.summedChannels = 8;
     result.calls.chainedGemms = result.calls.channelSums = result.wholeRecurrences = true;
     result.calls.alphaScales = result.calls.biasThroughReshape = true;
@@ -70,7 +70,7 @@ public:
     // An estimate. To read and write an element of 16 bits takes as long as its products with 400 rows (an H200's 200
     // operations a byte), and a product that loads two bytes at a time takes twice as long at least.
     policy.rowsWorthAligning = 512;
-    // Smaller operands stay in caches, and a launch takes longer than what it would save.
+    // Smaller operands stay in caches, and a launch takes longer than it would save.
     policy.bytesWorthAligning = 64 << 10;
     // Measured on an H200 (docs/results/gpu-first-run.md): products along 50,257 words run at 100 to 130 TFLOP/s, along
     // 30,522 at 190 to 250, along multiples of 8 elements at 700; a sum over rows of a matrix with odd ones at 500.

@@ -44,7 +44,7 @@ public:
     firstColumn = math.mul(math.rem(warp, math.number(2)), math.number(shape.columns / 2));
     warpAbove = math.mul(math.div(warp, math.number(2)), math.number(16));
   }
-  // Rows begin at multiples of 16 bytes, which is what the loads of wmma take.
+  // Rows begin at multiples of 16 bytes, as the loads of wmma demand.
   std::array<int64_t, 2> extents(int64_t extent, bool depthFirst) const override {
     return depthFirst ? std::array<int64_t, 2>{extent, shape.depth + 8}
                       : std::array<int64_t, 2>{shape.depth, extent + 8};

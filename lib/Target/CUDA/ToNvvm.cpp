@@ -200,7 +200,7 @@ FailureOr<SmallVector<ModuleOp>> cuda::lowerKernels(ModuleOp kernels, unsigned s
   after.nest<ModuleOp>().addPass(createReconcileUnrealizedCastsPass());
   after.nest<ModuleOp>().addPass(createCanonicalizerPass());
   after.nest<ModuleOp>().addPass(createCSEPass());
-  // First: folding would make one rounding of two, such as that of an integer to FP32 and then to BF16.
+  // First: folding would make one rounding of two, such as of an integer to FP32 and then to BF16.
   takeMaxima(kernels);
   packSelects(kernels, sm);
   packMagnitudes(kernels, sm);

@@ -12,8 +12,8 @@ class RewritePatternSet;
 
 namespace mpt::cuda {
 
-/// Lowers the functions of `kernels` to the LLVM and NVVM dialects, in modules inside it: those that 32-bit indices
-/// serve and the others, each with the globals. `sm` is the architecture's number, such as 90.
+/// Lowers the functions of `kernels` to the LLVM and NVVM dialects, in modules inside it: one of functions that
+/// 32-bit indices serve and one of the others, each with the globals. `sm` is the architecture's number, such as 90.
 llvm::FailureOr<llvm::SmallVector<mlir::ModuleOp>> lowerKernels(mlir::ModuleOp kernels, unsigned sm);
 
 /// Gives conversions of narrow floats, exponentials and quotients of f32 inside `kernels` the instructions of sm_`sm`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What schedules build kernels of the CPU with: the loops over units and vectors.
+// The builder by which schedules make kernels of the CPU: the loops over units and vectors.
 #ifndef MPT_LOWERING_CPU_KERNELBUILDER_H
 #define MPT_LOWERING_CPU_KERNELBUILDER_H
 
@@ -27,7 +27,7 @@ public:
 
   mlir::Value begin() { return function.getArguments().drop_back().back(); }
   mlir::Value end() { return function.getArguments().back(); }
-  /// What one row's body emits; `laneGiven`: the lane's indices are in `at`.
+  /// Emits one row's body; `laneGiven`: the lane's indices are in `at`.
   using RowEmitter = llvm::function_ref<void(llvm::SmallVector<IndexExpr> at, bool laneGiven)>;
   /// Loops over the units from begin() to end(), each a row or a piece of the lane, and over the lane in vectors.
   CpuUnits emitUnits(ElementEmitter &e, RowEmitter emitRow);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules: ways to share the points of a fusion among units of work, and to walk those of one unit in vectors.
+// Schedules: ways to share the points of a fusion among units of work, and to walk the points of a unit in vectors.
 //
 // To teach the compiler a new one, write lib/Lowering/CPU/<Name>.cpp with a class derived from CpuSchedule and the
 // function make<Name>Schedule(), and name it in lib/Lowering/CPU/Schedules.def, at its place in the order of
@@ -16,8 +16,8 @@ class CpuSchedule : public KernelSchedule {
 public:
   using KernelSchedule::KernelSchedule;
 
-  /// Whether this schedule serves the kernel better than those behind it in the order. Changes nothing but the lane
-  /// that findLane chooses.
+  /// Whether this schedule serves the kernel better than the schedules behind it in the order. Changes nothing but the
+  /// lane that findLane chooses.
   virtual mlir::LogicalResult match(CpuKernelBuilder &kernel) = 0;
   /// Fills the kernel's function after `match` succeeded, and returns how many units of work there are.
   virtual CpuUnits emit(CpuKernelBuilder &kernel, ElementEmitter &e) = 0;

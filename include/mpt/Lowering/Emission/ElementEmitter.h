@@ -104,7 +104,7 @@ public:
   llvm::MapVector<mlir::Value, mlir::Value> buffers;
   llvm::SmallPtrSet<mlir::Operation *, 8> open; ///< reductions whose loops are being built
   unsigned reduced = 0;                         ///< reductions whose loops were built, each time that they were
-  const struct Alongside *alongside = nullptr;  ///< what some of these loops carry along (Models.h)
+  const struct Alongside *alongside = nullptr;  ///< a visitor that some of these loops call (Models.h)
 
 private:
   struct Scope {

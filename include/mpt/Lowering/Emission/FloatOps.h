@@ -10,11 +10,11 @@
 
 namespace mpt {
 
-/// Makes comparisons, extremes, magnitudes and changes of sign of 16-bit floats inside `root` those of FP32: the same
+/// Makes comparisons, extremes, magnitudes and changes of sign of 16-bit floats inside `root` ops of FP32: the same
 /// numbers. `target` has no instructions for them.
 void widenExactOps(mlir::Operation *root, const KernelTarget &target);
 
-/// Rounds what becomes 8 bits inside `root` and is widened again to FP32, which then never becomes a byte.
+/// Rounds FP32 values that are narrowed to 8 bits inside `root` and widened again, which then never become bytes.
 void foldFloat8RoundTrips(mlir::Operation *root, const KernelTarget &target);
 
 /// Expands arith.extf and arith.truncf of BF16 and of 8-bit floats (OCP 8-bit floating point specification), and

@@ -81,8 +81,8 @@ public:
   /// The number of lanes when `a` rises by one a lane from a multiple of `unit` (0: of that number); else 0.
   unsigned alignedWidth(const IndexExpr &a, unsigned unit = 0) const;
 
-  /// Whether divisions look for a remainder that changes in fewer loops than what they divide, such as the channel of
-  /// an element where a loop goes in steps of whole rows of channels. What is read there is read once.
+  /// Whether divisions look for a remainder that changes in fewer loops than their dividend, such as the channel of an
+  /// element where a loop goes in steps of whole rows of channels. Elements at such a remainder are read once.
   bool hoistsRemainders = false;
 
 private:
@@ -97,7 +97,7 @@ private:
   std::map<std::tuple<Kind, IndexExpr, int64_t>, unsigned> interned;
 };
 
-/// One read or write of memory by a kernel: what its address depends on, and how much it moves.
+/// One read or write of memory by a kernel: its address by loop indices, and how much it moves.
 struct MemoryAccess {
   IndexExpr address; ///< elements from the start of the buffer
   int64_t bytes;

@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// What code generation may assume of the processor.
+/// Properties of the processor that code generation may assume.
 struct KernelTarget {
   unsigned vectorBits = 256;
   bool fma = true;

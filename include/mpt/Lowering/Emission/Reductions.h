@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every way to compute a reduction shares: the running value, its combination and its end.
+// Parts of every way to compute a reduction: the running value, its combination and its end.
 #ifndef MPT_LOWERING_EMISSION_REDUCTIONS_H
 #define MPT_LOWERING_EMISSION_REDUCTIONS_H
 
@@ -13,8 +13,8 @@ struct Accumulator {
   mlir::Type type;
   mlir::Type total;
   bool isWord = false; ///< of integers of 64 bits without sign, which no wider type holds as others
-  /// A sum of FP32 values with the error of every addition: twice as many lanes, sums and then errors. What they make
-  /// together is exact while the values' magnitudes span less than 2^70 or so, and so has no order.
+  /// A sum of FP32 values with the error of every addition: twice as many lanes, sums and then errors. Added
+  /// together they are exact while the values' magnitudes span less than 2^70 or so, and so have no order.
   bool exact = false;
 
   mlir::Value identity(ElementEmitter &e, mlir::Type type) const;
@@ -29,7 +29,7 @@ struct Accumulator {
   mlir::Value fold(ElementEmitter &e, mlir::Value x) const;
 };
 
-/// The type of running values of elements of type `element`: what `numerics` states, at least the computed one.
+/// The type of running values of elements of type `element`: as `numerics` states, at least the computed one.
 mlir::Type runningType(mlir::Type element, NumericsAttr numerics);
 /// The running value of `op` in the type that its numerics ask for, at least the computed one.
 Accumulator accumulatorOf(ReduceOp op);

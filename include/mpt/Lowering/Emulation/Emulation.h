@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU kernels on the processor that compiles: what tests compare schedules with.
+// GPU kernels emulated on the processor that compiles, for tests of schedules.
 #ifndef MPT_LOWERING_EMULATION_EMULATION_H
 #define MPT_LOWERING_EMULATION_EMULATION_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device in numbers: what schedules of kernels, and estimates of their cost, have to know of it.
+// A device in numbers, for schedules of kernels and estimates of their cost.
 #ifndef MPT_LOWERING_GPU_DEVICE_H
 #define MPT_LOWERING_GPU_DEVICE_H
 
@@ -31,7 +31,7 @@ struct DeviceDescription {
   int64_t sharedBytes;        ///< that it may declare
   int64_t largestSharedBytes; ///< that it may have at most
 
-  // What blocks share a multiprocessor by
+  // Limits on the blocks that share a multiprocessor
   int64_t residentBlocks, residentThreads;
   int64_t registers;       ///< of 32 bits
   int64_t registerUnit;    ///< handed out to a warp at a time

@@ -19,7 +19,7 @@ struct GpuLaunch {
   int64_t sharedBytes; ///< static: declared by the function itself, nothing to pass at launch
 };
 
-/// Launches follow each other on one stream; each sees what those before it wrote. All of them take the same arguments:
+/// Launches follow each other on one stream; each sees the writes of earlier ones. All of them take the same arguments:
 /// inputs, outputs and, when scratchBytes > 0, one `memref<scratchBytes x i8>` of no particular content.
 struct GpuKernelInfo {
   llvm::SmallVector<GpuLaunch, 2> launches;

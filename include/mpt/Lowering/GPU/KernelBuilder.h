@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU kernel in the making: what schedules ask of its fusion, buffers and device, and the launches they add.
+// A GPU kernel in the making: queries of schedules for its fusion, buffers and device, and the launches they add.
 #ifndef MPT_LOWERING_GPU_KERNELBUILDER_H
 #define MPT_LOWERING_GPU_KERNELBUILDER_H
 
@@ -14,7 +14,7 @@ public:
                    llvm::ArrayRef<mlir::MemRefType> outputs, llvm::StringRef name, const DeviceDescription &device,
                    llvm::ArrayRef<int64_t> alignments);
 
-  /// What a launch's body is built with. Emission at scope 0 of the emitter is executed by all threads.
+  /// The emitter and values of a launch's body. Code at scope 0 of the emitter is executed by all threads.
   struct Frame {
     ElementEmitter &e;
     mlir::func::FuncOp function;
@@ -60,7 +60,7 @@ public:
   llvm::StringRef name;
   const DeviceDescription &device;
   llvm::ArrayRef<int64_t> alignments;
-  KernelTarget loops; ///< what one thread's code may assume
+  KernelTarget loops; ///< properties that one thread's code may assume
   GpuKernelInfo info;
   llvm::SmallVector<ReduceOp> reductions;
 

@@ -16,8 +16,8 @@ class GpuSchedule : public KernelSchedule {
 public:
   using KernelSchedule::KernelSchedule;
 
-  /// Whether this schedule serves the kernel better than those behind it in the order. Changes nothing but the lane
-  /// that findLane chooses.
+  /// Whether this schedule serves the kernel better than the schedules behind it in the order. Changes nothing but the
+  /// lane that findLane chooses.
   virtual mlir::LogicalResult match(GpuKernelBuilder &kernel) = 0;
   /// Adds the kernel's launches, after `match` succeeded.
   virtual void emit(GpuKernelBuilder &kernel) = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waves of blocks: what a grid costs while nobody knows which device runs it, and how many of its blocks share a
+// Waves of blocks: the cost of a grid while nobody knows which device runs it, or how many of its blocks share a
 // multiprocessor; and how full they are where both are known. scripts/sass-budget.py has the latter too, and a test
 // (test_kernel_report.py) that both agree.
 #ifndef MPT_LOWERING_GPU_WAVES_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attachment of element forms, one function a family, and what kernels and reductions share.
+// Attachment of loop lowerings, one function a family, and declarations that kernels and reductions share.
 #ifndef MPT_LOWERING_MODELS_MODELS_H
 #define MPT_LOWERING_MODELS_MODELS_H
 
@@ -33,8 +33,8 @@ void attachScaleModels(mlir::MLIRContext *context);
 /// Element `at` of the integer tensor `indices` as a position within `extent`; negative ones count from the end.
 IndexExpr indirectIndex(ElementEmitter &emitter, mlir::Value indices, llvm::ArrayRef<IndexExpr> at, int64_t extent);
 
-/// What is done with each element that the loops of a group of reductions come by: statistics of a value are gathered
-/// where it is stored.
+/// A visitor of each element that the loops of a group of reductions come by: statistics of a value are gathered where
+/// it is stored.
 struct Alongside {
   llvm::SmallVector<ReduceOp> group; ///< all of one walk; its loops do the visits
   llvm::function_ref<void(ElementEmitter::Indices)> visit;

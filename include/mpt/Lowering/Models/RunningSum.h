@@ -10,7 +10,7 @@ namespace mpt {
 /// The running sum that makes the only output of `fusion`; null where there is none.
 CumSumOp runningSumOf(FusionOp fusion);
 
-/// The lines of a running sum: rows are places in front of the axis, lanes those behind it.
+/// The lines of a running sum: rows are places in front of the axis, lanes places behind it.
 LaneUnits runningSumUnits(CumSumOp op, int64_t chunk);
 
 /// Writes units [begin, end) of `op`'s result to `buffer`. Each element is added once, from the axis' first on (its

@@ -9,7 +9,7 @@
 
 namespace mpt {
 
-/// What the scattering ops have in common. Updates meet the result in the order of their positions, so that sums do not
+/// The common form of the scattering ops. Updates meet the result in the order of their positions, so that sums do not
 /// depend on threads.
 struct ScatterForm {
   mlir::Value data; ///< start of the result; null for zeros

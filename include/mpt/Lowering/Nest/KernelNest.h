@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The points that a kernel visits, and what it does at each: shared by the targets' mappings of them to hardware.
+// The points that a kernel visits, and its work at each: shared by the targets' mappings of them to hardware.
 #ifndef MPT_LOWERING_NEST_KERNELNEST_H
 #define MPT_LOWERING_NEST_KERNELNEST_H
 

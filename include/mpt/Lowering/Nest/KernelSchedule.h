@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the schedules of all targets have in common: a name, a reason for refusing a kernel, and an order of preference.
+// The base of the schedules of all targets: a name, a reason for refusing a kernel, and an order of preference.
 #ifndef MPT_LOWERING_NEST_KERNELSCHEDULE_H
 #define MPT_LOWERING_NEST_KERNELSCHEDULE_H
 
@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// One object serves one kernel: matching may keep what emission needs.
+/// One object serves one kernel: matching may keep values that emission needs.
 class KernelSchedule {
 public:
   explicit KernelSchedule(llvm::StringRef name) : name(name) {}
