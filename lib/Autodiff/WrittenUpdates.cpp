@@ -82,7 +82,8 @@ struct Known {
 /// The ops that compute one parameter's new values, behind the batch.
 class Update {
 public:
-  Update(train::StateOp parameter, ArrayRef<Value> targets, const Known &known) : known(known), parameter(parameter.getSymNameAttr()) {
+  Update(train::StateOp parameter, ArrayRef<Value> targets, const Known &known)
+      : known(known), parameter(parameter.getSymNameAttr()) {
     collect(targets);
     findCuts(targets);
   }
@@ -191,8 +192,7 @@ private:
     while (end > 1 && chain[end - 1].getDefiningOp<NegOp>())
       --end;
     Value factor = end > 1 ? factorOf(chain[end - 1].getDefiningOp(), chain[end - 2]) : Value();
-    if (!factor ||
-        (!isStep && scalesLater(reader) && !isWeight(chain[end - 1].getDefiningOp(), reader, chain.back())))
+    if (!factor || (!isStep && scalesLater(reader) && !isWeight(chain[end - 1].getDefiningOp(), reader, chain.back())))
       return;
     // A rate that changes may have several factors.
     do
@@ -269,7 +269,8 @@ public:
   SmallVector<Value> run() {
     SmallVector<Value> found(parameters.size());
     for (unsigned i : inOrder())
-      if (Value gradient = Update(parameters[i].state, targetsOf(parameters[i]), known).gradient(typeOf(parameters[i].state))) {
+      if (Value gradient =
+              Update(parameters[i].state, targetsOf(parameters[i]), known).gradient(typeOf(parameters[i].state))) {
         found[i] = gradient;
         follow(gradient);
       }
