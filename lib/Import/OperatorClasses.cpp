@@ -31,6 +31,10 @@ static Arithmetic arithmeticOf(StringRef domain, StringRef opType) {
   return entry ? entry->numericClass->arithmetic : Arithmetic::Unknown;
 }
 
+bool mpt::isFunction(StringRef domain, StringRef opType, unsigned operand) {
+  return operand == 0 && isFunction(::arithmeticOf(domain, opType));
+}
+
 bool mpt::contracts(StringRef domain, StringRef opType) {
   return ::arithmeticOf(domain, opType) == Arithmetic::Contracts;
 }

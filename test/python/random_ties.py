@@ -163,6 +163,52 @@ class Steps(nn.Module):
         return self.cells(h)[0] + h
 
 
+class Branch(nn.Module):
+    """A residual branch with a scale, gate, temperature, norm or matrix that begins as another branch's does."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.fc, self.norm = how, nn.Linear(WIDTH, WIDTH, bias=False), nn.LayerNorm(WIDTH)
+        shape = {"numbers": (1,), "gate": (WIDTH // 2, 2), "temperature": (WIDTH, 1)}.get(how, (WIDTH,))
+        self.scale, self.shift = (nn.Parameter(torch.full(shape, .75)) for _ in range(2))
+        nn.init.zeros_(self.norm.weight)  # and the bias is zero
+
+    def forward(self, h):
+        weight = self.fc.weight
+        if self.how == "standardized":
+            weight = nn.functional.batch_norm(weight[None], None, None, training=True, eps=.1)[0]
+        made = nn.functional.linear(h, weight)
+        if self.how == "numbers":
+            made = self.scale * torch.relu(made) ** 2 + self.shift
+        elif self.how == "gate":
+            gate = torch.sigmoid(self.scale.view(1, 1, -1))
+            made = gate * made + (1 - gate) * h
+        elif self.how == "temperature":
+            made = torch.clamp(self.scale.view(1, 1, -1), max=4.).exp() * (.1 * made)
+        elif self.how == "norm":
+            made = self.norm(made)
+        elif self.how == "pool":
+            made = (nn.functional.avg_pool1d(made.transpose(1, 2), 3, 1, 1).transpose(1, 2) - made) * self.scale.view(1, 1, -1)
+        return torch.sin(made)
+
+
+class Equal(nn.Module):
+    """Branches whose tensors begin with equal values, and scales of the block itself."""
+
+    KINDS = ("norm", "pool", "numbers", "gate", "temperature", "standardized", "scales")
+
+    def __init__(self, draw, how=None):
+        super().__init__()
+        self.how = how or draw.one(self.KINDS[:2] if draw.dynamo else self.KINDS)  # the second exporter folds the others
+        self.branches = nn.ModuleList(Branch(self.how) for _ in range(2))
+        self.scales = nn.ParameterList(nn.Parameter(torch.full((WIDTH,), .5)) for _ in self.branches)
+
+    def forward(self, h):
+        for branch, scale in zip(self.branches, self.scales):
+            h = h + (branch(h) * scale if self.how == "scales" else branch(h))
+        return h
+
+
 class Draw:
     def __init__(self, seed, dynamo):
         self.rng, self.dynamo = np.random.default_rng(seed), dynamo
@@ -179,12 +225,12 @@ class Draw:
 class Model(nn.Module):
     """A table, layers on its rows, and a head that may be the table."""
 
-    def __init__(self, draw):
+    def __init__(self, draw, equal=None):
         super().__init__()
         self.embedding = nn.Embedding(WORDS, WIDTH)
-        layers, pool = [], []
-        for _ in range(draw.one([2, 3, 4])):
-            kind = draw.one([Own, Own, Again, Again, Clones, Norms, Token, Positions, Relative, Parts, Steps])
+        layers, pool = [Equal(draw, equal)] if equal else [], []
+        for _ in range(0 if equal else draw.one([2, 3, 4])):
+            kind = draw.one([Own, Own, Again, Again, Clones, Norms, Token, Positions, Relative, Parts, Steps, Equal, Equal, Equal])
             layers.append(kind(draw, pool) if kind is Again and pool else Own(draw) if kind is Again else kind(draw))
             pool += [layers[-1]] if isinstance(layers[-1], Own) else []
         self.layers = nn.ModuleList(layers)
@@ -202,12 +248,12 @@ class Model(nn.Module):
 FORMS = ("plain", "plain", "constants", "functions", "branch", "listed", "loop")
 
 
-def make(seed):
-    """(module, input, whether by the second exporter, form of the file)."""
+def make(seed, equal=None):
+    """(module, input, whether by the second exporter, form of the file); with `equal`, a module of this kind of Equal alone."""
     dynamo, form = seed % 2 == 1, FORMS[seed // 2 % len(FORMS)]
     torch.manual_seed(seed)
     draw = Draw(seed, dynamo)
-    return Model(draw).eval(), torch.randint(0, WORDS, (BATCH, ROWS)), dynamo, form
+    return Model(draw, equal).eval(), torch.randint(0, WORDS, (BATCH, ROWS)), dynamo, form
 
 
 def write(module, x, dynamo, form, path):

@@ -26,9 +26,9 @@ def all_of(gradients):
     return np.sort(flat[np.abs(flat) > 1e-12])
 
 
-def check(seed, folder, edit=None):
+def check(seed, folder, edit=None, equal=None):
     """`edit` changes the file, which has its plain form then."""
-    module, x, dynamo, form = random_ties.make(seed)
+    module, x, dynamo, form = random_ties.make(seed, equal)
     path = random_ties.write(module, x, dynamo, "plain" if edit else form, folder / "m.onnx")
     if edit:
         edit(path)
@@ -60,6 +60,12 @@ def check(seed, folder, edit=None):
 @pytest.mark.parametrize("seed", range(14))
 def test_random_ties(seed, tmp_path):
     check(seed, tmp_path)
+
+
+@pytest.mark.parametrize("equal", random_ties.Equal.KINDS)
+def test_tensors_that_begin_equal(equal, tmp_path):
+    """Exporters merge them: two norms with scales of zero, numbers, folded views of gates and temperatures, scales of one block."""
+    check(0, tmp_path, equal=equal)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,9 @@ bool hasImportRule(llvm::StringRef domain, llvm::StringRef opType);
 bool mayTrain(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
 /// True where it is nothing else.
 bool isWeightOperand(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
+/// True where the result is a function of the operand's elements, each by itself, that is not linear: exp, tanh,
+/// clamps.
+bool isFunction(llvm::StringRef domain, llvm::StringRef opType, unsigned operand);
 /// True for sums of products, which have weights of their own.
 bool contracts(llvm::StringRef domain, llvm::StringRef opType);
 /// True where the result has the elements of the first operand, in another place or type.

@@ -39,6 +39,12 @@ enum class Arithmetic : uint8_t {
   Samples      ///< elements of operand 0 at positions that operand 1 tells
 };
 
+/// True for functions of operand 0, element by element, that are not linear and that a gate or a scale is made by.
+inline bool isFunction(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::Clamps || arithmetic == Arithmetic::Grows || arithmetic == Arithmetic::Expands ||
+         arithmetic == Arithmetic::Saturates;
+}
+
 } // namespace mpt
 
 #endif // MPT_INTERFACES_ARITHMETIC_H

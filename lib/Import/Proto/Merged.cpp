@@ -54,7 +54,7 @@ public:
         auto known = declared.find(tensor.name());
         bool isBuffer = known != declared.end() && known->second == proto::Declared::Other;
         if (isBuffer || !proto::isFloat(tensor) || usesOf(tensor).size() < 2 ||
-            vectors != (isVector(tensor) && isSplat(tensor)))
+            vectors != ((isVector(tensor) || isNamedNumber(tensor)) && isSplat(tensor)))
           continue;
         bool tied = !options.tie.empty() && tie.match(tensor.name());
         Layers layers = vectors ? layersOf(tensor) : clonesOf(tensor);
@@ -136,7 +136,8 @@ private:
            llvm::all_of(llvm::seq<size_t>(0, bytes.size()), isZero);
   }
 
-  /// Who may train the tensor; nobody where its value is read in other ways than by nodes of the graph.
+  /// Who may train the tensor; nobody where its value is read in other ways than by nodes of the graph. Where exporters
+  /// have kept the names of several parameters, each reader is one's.
   SmallVector<Use> usesOf(const TensorProto &tensor) {
     SmallVector<Use> uses;
     SmallVector<std::string> work{tensor.name()};
@@ -146,16 +147,44 @@ private:
       for (const Use &use : readers.lookup(work[i]))
         if (use.node->op_type() == "Identity" && use.node->domain().empty() && use.node->output_size() == 1)
           work.push_back(use.node->output(0));
-        else if (operands.mayTrain(*use.node, use.operand))
+        else
           uses.push_back({use.node, use.operand, i == 0 ? "" : work[i]});
     }
+    if (!hasNames(tensor, uses))
+      llvm::erase_if(uses, [&](const Use &use) {
+        return !operands.mayTrain(*use.node, use.operand) && !operands.isFunction(*use.node, use.operand);
+      });
     return uses;
   }
 
+  /// The path of a parameter in a module.
+  static bool isParameterName(StringRef name) {
+    return name.contains('.') && !name.contains('/') && !name.contains("::") && !isGeneratedName(name) &&
+           !isBufferName(name);
+  }
+
+  /// True where the tensor and an alias of it are called like parameters.
+  static bool hasNames(const TensorProto &tensor, ArrayRef<Use> uses) {
+    return isParameterName(tensor.name()) &&
+           llvm::any_of(uses, [](const Use &use) { return isParameterName(use.alias); });
+  }
+
+  /// A scale that is one number, as in StarReLU: constants of formulas are many, and their names are the exporter's.
+  bool isNamedNumber(const TensorProto &tensor) {
+    bool isNumber = llvm::all_of(tensor.dims(), [](int64_t extent) { return extent == 1; });
+    return isNumber && hasNames(tensor, usesOf(tensor));
+  }
+
+  /// Uses by layer: of one matrix first, which a module may have under two names, then by the names of parameters.
   Layers layersOf(const TensorProto &tensor) {
     Layers layers;
-    for (const Use &use : usesOf(tensor))
-      layers[names.insert(layerOf(use)).first->getKey()].push_back(use);
+    SmallVector<Use> uses = usesOf(tensor);
+    bool named = hasNames(tensor, uses);
+    for (const Use &use : uses) {
+      StringRef name = use.alias.empty() ? StringRef(tensor.name()) : StringRef(use.alias);
+      bool byName = named && isParameterName(name) && besideOf(use).empty();
+      layers[names.insert(byName ? name.str() : layerOf(use, uses)).first->getKey()].push_back(use);
+    }
     return layers;
   }
 
@@ -254,13 +283,16 @@ private:
     return weight;
   }
 
-  /// Two uses beside one matrix, or in one module of the exporter's, are one layer that is applied twice: they share
-  /// the tensor. Others have their own.
-  std::string layerOf(const Use &use) const {
-    if (std::string weight = besideOf(use); !weight.empty())
-      return weight;
-    std::string scope = scopeOf(*use.node);
-    return !scope.empty() ? "/" + scope : "#" + std::to_string(reinterpret_cast<uintptr_t>(use.node));
+  /// Two uses beside one matrix, or by one kind of node in one module of the exporter's, are one layer that is applied
+  /// twice: they share the tensor. Others have their own, and so have the operands of one node.
+  std::string layerOf(const Use &use, ArrayRef<Use> uses) const {
+    std::string weight = besideOf(use), scope = scopeOf(*use.node);
+    std::string layer = !weight.empty()  ? weight
+                        : !scope.empty() ? "/" + scope + "|" + use.node->op_type()
+                                         : "#" + std::to_string(reinterpret_cast<uintptr_t>(use.node));
+    bool isSecond =
+        llvm::any_of(uses, [&](const Use &other) { return other.node == use.node && other.operand < use.operand; });
+    return isSecond ? layer + "|" + std::to_string(use.operand) : layer;
   }
 
   /// The path of the module that a node comes from, as torch's exporters say it; empty where none does.
@@ -335,7 +367,8 @@ private:
     const std::string &merged = tensor.name();
     auto isOwner = [&](auto &layer) {
       const Use &use = layer.second.front();
-      return clones ? isIn(merged, scopeOf(*use.node)) : nameFor(layer.first, use, merged) == merged;
+      return clones ? isIn(merged, scopeOf(*use.node))
+                    : layer.first == merged || nameFor(layer.first, use, merged) == merged;
     };
     auto owner = llvm::find_if(layers, isOwner);
     StringRef kept = owner == layers.end() ? layers.front().first : owner->first;
@@ -343,7 +376,8 @@ private:
     for (auto &[layer, uses] : layers) {
       if (layer == kept)
         continue;
-      std::string name = clones ? cloneName(uses.front(), merged, home, layer) : nameFor(layer, uses.front(), merged);
+      std::string name = clones || layer == uses.front().alias ? cloneName(uses.front(), merged, home, layer)
+                                                               : nameFor(layer, uses.front(), merged);
       // An alias gives way: the tensor that it stood for has its name.
       const NodeProto *alias = producers.lookup(name);
       bool isAlias = alias && alias->op_type() == "Identity" && originOf(name) == merged && !fixed.contains(name) &&

@@ -17,6 +17,7 @@ public:
 
   bool mayTrain(const ::onnx::NodeProto &node, int operand) { return any(node, operand, mpt::mayTrain); }
   bool isWeight(const ::onnx::NodeProto &node, int operand) { return any(node, operand, isWeightOperand); }
+  bool isFunction(const ::onnx::NodeProto &node, int operand) { return any(node, operand, mpt::isFunction); }
   /// True where a sum of products reads the operand.
   bool contracts(const ::onnx::NodeProto &node, int operand) {
     return any(node, operand,

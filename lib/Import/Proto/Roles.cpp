@@ -236,6 +236,10 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "";
   if (use.standardizes)
     return "standardizes an input";
+  // A view of a parameter was folded.
+  if (torch && use.function && isList && made == Made::No &&
+      cast<RankedTensorType>(state.getType()).getNumElements() > 1)
+    return "";
   if (torch ? isTorchPath(name) : use.either && isList && made == Made::No)
     return "";
   if (use.initialState)
@@ -376,7 +380,8 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     state.setRoleAttr(train::RoleAttr::get(module.getContext(), role));
     if (frozen && role == train::Role::parameter)
       held.emplace_back(name.str(), matches(*freeze, name) ? "--freeze" : "the file's step leaves it");
-    else if (role == train::Role::constant && read && !read->use_empty() && isWorthSaying(name, type, use, torch))
+    else if (role == train::Role::constant && read && !isReadForStatistics(read.getValue()) &&
+             isWorthSaying(name, type, use, torch))
       held.emplace_back(name.str(), why);
     state.setFrozen(frozen);
     // Of tensors that are one in the file each keeps its values, whatever trains.

@@ -47,6 +47,11 @@ static bool moves(onnx::NodeOp node, unsigned index) {
   return ((arithmetic == Arithmetic::Moves || arithmetic == Arithmetic::Converts) && index == 0) || joins(node);
 }
 
+/// True for the data of a normalization: weights that are standardized before a layer reads them are weights.
+static bool normalizes(onnx::NodeOp node, unsigned index) {
+  return index == 0 && node->getNumResults() > 0 && arithmeticOf(node) == Arithmetic::Bounds;
+}
+
 /// True when `value` is `argument`, perhaps under other names.
 static bool isSame(Value value, Value argument) {
   while (auto node = value.getDefiningOp<onnx::NodeOp>()) {
@@ -100,6 +105,8 @@ static SmallVector<Value> movedTo(OpOperand &operand) {
     return {};
   if (moves(node, operand.getOperandNumber()))
     return SmallVector<Value>(node.getResults());
+  if (normalizes(node, operand.getOperandNumber()))
+    return {node.getResult(0)};
   return throughLoop(node, operand.getOperandNumber());
 }
 
@@ -125,6 +132,8 @@ static bool isTensorOfFile(Value value) {
   auto node = dyn_cast_or_null<onnx::NodeOp>(op);
   if (node && joins(node))
     return llvm::all_of(node->getOperands(), isTensorOfFile);
+  if (node && node->getNumOperands() > 0 && normalizes(node, 0))
+    return isTensorOfFile(node->getOperand(0));
   return isa_and_nonnull<train::ReadOp>(op) || (op && op->hasTrait<OpTrait::ConstantLike>()) ||
          (node && node.getDomain().empty() && node.getOpType() == "Constant");
 }
@@ -134,9 +143,21 @@ static bool isInput(Value value) {
   return argument && isFloat(value) && !isa<onnx::NodeOp>(argument.getOwner()->getParentOp());
 }
 
+/// True for factors of order one, as a sigmoid makes them.
+static bool isGate(Value value) { return arithmeticOf(originOf(value).getDefiningOp()) == Arithmetic::Saturates; }
+
+/// True for functions of a constant that nobody would write of a formula's numbers: sigmoids of gates, and exponentials
+/// of clamped temperatures. Exponentials alone are of frequencies too, and clamps alone of norms.
+static bool makesFactor(onnx::NodeOp node) {
+  Arithmetic arithmetic = arithmeticOf(node);
+  auto expands = [](Operation *user) { return arithmeticOf(user) == Arithmetic::Expands; };
+  return arithmetic == Arithmetic::Saturates || arithmetic == Arithmetic::Grows ||
+         (arithmetic == Arithmetic::Clamps && !node->use_empty() && llvm::all_of(node->getUsers(), expands));
+}
+
 /// True for the result of a layer: a product with weights, rows of a table, or something that was divided by a root,
 /// with the scales and biases on it; and for results of layers without weights on it: pools, and differences of two
-/// (PoolFormer's token mixer is the pool of a normalization less this one).
+/// (PoolFormer's token mixer is the pool of a normalization less this one), rectified, summed or gated.
 static bool isMadeByLayer(Value value, unsigned depth = 0) {
   auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
   if (!node || depth > kDeepestScale)
@@ -152,11 +173,18 @@ static bool isMadeByLayer(Value value, unsigned depth = 0) {
     return arithmeticOf(originOf(node->getOperand(1)).getDefiningOp()) == Arithmetic::Roots;
   case Arithmetic::Averages:
     return isMadeByLayer(node->getOperand(0), depth);
+  case Arithmetic::Clamps:
+  case Arithmetic::Grows:
+    return isMade(node->getOperand(0));
   case Arithmetic::Subtracts:
     return llvm::all_of(node->getOperands(), isMade);
   case Arithmetic::Multiplies:
   case Arithmetic::Adds:
-    return llvm::any_of(node->getOperands(), isTensorOfFile) && llvm::any_of(node->getOperands(), isMade);
+    return llvm::any_of(node->getOperands(), isTensorOfFile)
+               ? llvm::any_of(node->getOperands(), isMade)
+               : llvm::any_of(node->getOperands(), isMade) && llvm::all_of(node->getOperands(), [&](Value operand) {
+                   return isMade(operand) || isGate(operand);
+                 });
   default:
     return false;
   }
@@ -202,6 +230,7 @@ static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
   if (kind == OperandUse::Data) {
     if (!moves(node, index) && node.getBodies().empty())
       use.reader = opType;
+    use.function |= index == 0 && makesFactor(node);
     // A token that is put beside the result of a layer.
     use.token |= node->getNumOperands() > 1 && moves(node, node->getNumOperands() - 1) &&
                  llvm::any_of(node->getOperands(), [](Value other) { return isMadeByLayer(other); });
@@ -244,4 +273,19 @@ TensorUse mpt::usesOf(Value start) {
         note(use, node, operand);
     }
   return use;
+}
+
+bool mpt::isReadForStatistics(Value start) {
+  SmallPtrSet<Operation *, 16> seen;
+  SmallVector<Value> work{start};
+  while (!work.empty())
+    for (OpOperand &operand : work.pop_back_val().getUses()) {
+      auto node = dyn_cast<onnx::NodeOp>(operand.getOwner());
+      if (!node || seen.size() > kNearNodes)
+        return false;
+      bool ends = node.getOpType() == "BatchNormalization" && operand.getOperandNumber() >= 3;
+      if (!ends && seen.insert(node).second)
+        llvm::append_range(work, node.getResults());
+    }
+  return true;
 }

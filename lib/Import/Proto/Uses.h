@@ -13,6 +13,7 @@ struct TensorUse {
   bool beside = false;       ///< a bias or scale beside the result of one
   bool token = false;        ///< is concatenated with the result of a layer
   bool either = false;       ///< other arithmetic on two values
+  bool function = false;     ///< a gate before its sigmoid, or a temperature before clamp and exponential
   bool statistic = false;    ///< mean or variance of a batch normalization
   bool classes = false;      ///< weights of a loss's classes, which have no gradient
   bool angle = false;        ///< multiplies positions whose sine or cosine is taken
@@ -23,6 +24,10 @@ struct TensorUse {
 
 /// How `start` is used, through chains of movements of any length, in and out of subgraphs.
 TensorUse usesOf(mlir::Value start);
+
+/// True where nothing but the statistics before a batch normalization is computed from `start`, as exporters of weight
+/// standardization do from a copy of the weight.
+bool isReadForStatistics(mlir::Value start);
 
 } // namespace mpt
 
