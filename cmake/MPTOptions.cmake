@@ -20,8 +20,10 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -UNDEBUG")
 
 # Members that an aggregate leaves to their defaults need no initializer. Deprecations warn only: they come with versions of
 # LLVM, and libstdc++'s stable_sort uses what it deprecates itself.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -fvisibility-inlines-hidden
-                    $<$<CXX_COMPILER_ID:Clang>:-fcolor-diagnostics>)
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -fvisibility-inlines-hidden)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-fcolor-diagnostics)
+endif()
 set(CMAKE_COMPILE_WARNING_AS_ERROR ${MPT_WERROR})
 if(MPT_WERROR)
   add_compile_options(-Wno-error=deprecated-declarations)

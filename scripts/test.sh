@@ -26,7 +26,7 @@ finish() {
 }
 
 # A runner's own JUnit file says how many tests there were; a runner that died before writing one counts as a failure.
-# What was skipped is said with its reason.
+# Skipped tests are listed with their reasons.
 tally_junit() {
   local counts
   counts="$(python - "$1" "$3" <<'PY'
