@@ -35,3 +35,10 @@ if(MPT_SANITIZE)
     add_compile_options(-fsanitize=fuzzer-no-link) # coverage that the fuzzers steer by
   endif()
 endif()
+
+# For what is installed on machines with older C and C++ libraries.
+add_library(mpt_static_libstdcxx INTERFACE)
+if(NOT MPT_SANITIZE)
+  target_link_options(mpt_static_libstdcxx INTERFACE -static-libstdc++)
+  target_sources(mpt_static_libstdcxx INTERFACE ${CMAKE_SOURCE_DIR}/lib/Support/glibc/arc4random.c)
+endif()
