@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -96,8 +97,10 @@ def sources_of(changed, database, known):
 
 
 def tidy(path, entry):
-    """The messages of clang-tidy about a file, as text; empty where it finds nothing."""
-    result = subprocess.run([TOOL, "-p", entry["directory"], "--quiet", os.path.join(repo.ROOT, path)], cwd=repo.ROOT,
+    """The messages of clang-tidy about a file, as text; empty where it finds nothing. Without the precompiled header: a header that
+    the file does not include itself is an error."""
+    flags = shlex.split(re.sub(r"-include-pch \S+|-o \S+ -c \S+$", "", entry["command"]))[1:]
+    result = subprocess.run([TOOL, "--quiet", os.path.join(repo.ROOT, path), "--", *flags], cwd=entry["directory"],
                             capture_output=True, text=True)
     if result.returncode == 0:
         return ""

@@ -14,7 +14,7 @@ find_package(ONNX CONFIG REQUIRED HINTS ${MPT_DEPS_DIR}/onnx-1.23.2/lib/cmake/ON
 include(MPTPrecompiledHeader)
 
 # The libraries that an executable takes MLIR and LLVM from. The shared libraries relocate a million pointers at each start (some 25 ms);
-# tools that users start a model at a time hold the used code in themselves instead. Linking takes a second either way.
+# tools that users start a model at a time, and libmpt_compiler, hold their parts in themselves instead. Linking takes a second either way.
 add_library(mpt_upstream_shared INTERFACE)
 target_link_libraries(mpt_upstream_shared INTERFACE MLIR LLVM)
 add_library(mpt_upstream_static INTERFACE)
@@ -24,9 +24,8 @@ find_library(MPT_ZSTD NAMES zstd libzstd.so.1)
 find_library(MPT_PROTOBUF_ARCHIVE libprotobuf.a)
 find_package(ZLIB)
 if(upstream_archives AND ZLIB_FOUND AND MPT_ZSTD AND MPT_PROTOBUF_ARCHIVE AND CMAKE_LINKER_TYPE STREQUAL "LLD" AND NOT MPT_SANITIZE)
-  # Start-up code of all files side by side costs fewer page faults; fixed addresses need no relocations.
-  target_link_options(mpt_upstream_static INTERFACE -no-pie -static-libgcc -static-libstdc++ LINKER:--as-needed
-                      LINKER:--gc-sections LINKER:-z,keep-text-section-prefix)
+  # Start-up code of all files side by side costs fewer page faults.
+  target_link_options(mpt_upstream_static INTERFACE LINKER:--as-needed LINKER:--gc-sections LINKER:-z,keep-text-section-prefix)
   target_link_libraries(mpt_upstream_static INTERFACE ${MPT_PROTOBUF_ARCHIVE} ${upstream_archives} ZLIB::ZLIB ${MPT_ZSTD} dl m)
 else()
   target_link_libraries(mpt_upstream_static INTERFACE mpt_upstream_shared)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# mpt_library(NAME [FOLDERS folder...] [LINK lib...] [EXCEPTIONS]): a static library of the .cpp files in the current
+# mpt_library(NAME [FOLDERS folder...] [LINK lib...]): a static library of the .cpp files in the current
 # folder and in FOLDERS.
 function(mpt_library name)
-  cmake_parse_arguments(ARG "EXCEPTIONS" "" "FOLDERS;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "FOLDERS;LINK" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(folder ${ARG_FOLDERS})
     list(APPEND patterns ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
@@ -17,11 +17,7 @@ function(mpt_library name)
   endif()
   add_dependencies(${name} mpt_generated)
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
-  if(ARG_EXCEPTIONS)
-    target_compile_options(${name} PRIVATE -fexceptions)
-  else()
-    mpt_use_pch(${name})
-  endif()
+  mpt_use_pch(${name})
 endfunction()
 
 # mpt_tool(NAME main.cpp LINK lib... [STATIC]): an executable in bin/, with STATIC one that starts quickly.
@@ -30,7 +26,8 @@ function(mpt_tool name source)
   add_executable(${name} ${source})
   add_dependencies(${name} mpt_generated)
   if(ARG_STATIC)
-    target_link_libraries(${name} PRIVATE mpt_upstream_static ${ARG_LINK})
+    target_link_libraries(${name} PRIVATE mpt_upstream_static mpt_static_libstdcxx ${ARG_LINK})
+    target_link_options(${name} PRIVATE -no-pie) # fixed addresses need no relocations
   else()
     target_link_libraries(${name} PRIVATE ${ARG_LINK} mpt_upstream_shared)
   endif()

@@ -20,8 +20,10 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -UNDEBUG")
 
 # Members that an aggregate leaves to their defaults need no initializer. Deprecations warn only: they come with versions of
 # LLVM, and libstdc++'s stable_sort uses a function that it deprecates.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -fvisibility-inlines-hidden
-                    $<$<CXX_COMPILER_ID:Clang>:-fcolor-diagnostics>)
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers -fvisibility-inlines-hidden)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-fcolor-diagnostics)
+endif()
 set(CMAKE_COMPILE_WARNING_AS_ERROR ${MPT_WERROR})
 if(MPT_WERROR)
   add_compile_options(-Wno-error=deprecated-declarations)
@@ -32,4 +34,11 @@ if(MPT_SANITIZE)
   if(MPT_BUILD_FUZZERS)
     add_compile_options(-fsanitize=fuzzer-no-link) # coverage that the fuzzers steer by
   endif()
+endif()
+
+# For what is installed on machines with older C and C++ libraries.
+add_library(mpt_static_libstdcxx INTERFACE)
+if(NOT MPT_SANITIZE)
+  target_link_options(mpt_static_libstdcxx INTERFACE -static-libstdc++)
+  target_sources(mpt_static_libstdcxx INTERFACE ${CMAKE_SOURCE_DIR}/lib/Support/glibc/arc4random.c)
 endif()

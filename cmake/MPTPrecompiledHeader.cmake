@@ -1,49 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-# One precompiled header of upstream's headers (never of ours), which otherwise cost seconds a file. It lies outside the
-# build folder, named after its contents, so that every build folder of a machine, and ccache, shares it.
-set(pch_flags -std=c++17 -fPIC -fvisibility-inlines-hidden)
-string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
-separate_arguments(type_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}")
-list(APPEND pch_flags ${type_flags})
-if(MPT_SANITIZE)
-  list(APPEND pch_flags -fsanitize=${MPT_SANITIZE} -fno-omit-frame-pointer)
-  if(MPT_BUILD_FUZZERS)
-    list(APPEND pch_flags -fsanitize=fuzzer-no-link)
-  endif()
+# One precompiled header of upstream's headers and of our own that most files include, which otherwise cost more than the files.
+# A rule of its own and not CMake's: pch.h.pch.sum, of the headers' texts and not their paths, lets ccache serve every checkout.
+option(MPT_PCH "Start files from a precompiled header (OFF shows that each includes the headers it uses)" ON)
+set(MPT_PCH_FILE ${CMAKE_BINARY_DIR}/pch/pch.h.pch)
+if(MPT_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
+  separate_arguments(pch_flags UNIX_COMMAND "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}} -std=c++17 -fPIC")
+  get_directory_property(options COMPILE_OPTIONS)
+  list(APPEND pch_flags ${options} $<$<BOOL:${MPT_WERROR}>:-Werror>)
+  file(WRITE ${CMAKE_BINARY_DIR}/pch/sum.sh [[sed 's/^[^:]*: //; s/ \\$//' pch.h.pch.d | xargs cat | sha256sum >pch.h.pch.sum]])
+  # Not by ccache: the file names its headers by their full paths, which are another checkout's in what another one cached.
+  add_custom_command(
+    OUTPUT ${MPT_PCH_FILE} ${MPT_PCH_FILE}.sum
+    COMMAND ${CMAKE_CXX_COMPILER} ${pch_flags} -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_BINARY_DIR}/include -isystem ${LLVM_INCLUDE_DIRS}
+            -fpch-instantiate-templates -Xclang -fno-pch-timestamp -MD -MF ${MPT_PCH_FILE}.d -x c++-header ${CMAKE_SOURCE_DIR}/cmake/pch.h -o ${MPT_PCH_FILE}
+    COMMAND sh sum.sh
+    DEPENDS mpt_generated cmake/pch.h DEPFILE ${MPT_PCH_FILE}.d
+    WORKING_DIRECTORY ${CMAKE_BINARY_DIR}/pch COMMAND_EXPAND_LISTS VERBATIM COMMENT "Precompiling headers")
+  add_custom_target(mpt_pch DEPENDS ${MPT_PCH_FILE})
 endif()
 
-set(MPT_PCH "")
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  file(READ ${CMAKE_SOURCE_DIR}/cmake/pch.h pch_text)
-  string(SHA256 pch_key "${pch_text};${pch_flags};${CMAKE_CXX_COMPILER_VERSION};${LLVM_PACKAGE_VERSION};${MLIR_INCLUDE_DIRS}")
-  string(SUBSTRING ${pch_key} 0 16 pch_key)
-  set(MPT_PCH ${MPT_DEPS_DIR}/pch/${pch_key}/pch.h.pch)
-  if(NOT EXISTS ${MPT_PCH})
-    message(STATUS "Precompiling upstream headers")
-    # Under a name of its own first: another configuration may be doing the same.
-    string(RANDOM LENGTH 8 suffix)
-    get_filename_component(pch_folder ${MPT_PCH} DIRECTORY)
-    file(MAKE_DIRECTORY ${pch_folder})
-    file(COPY ${CMAKE_SOURCE_DIR}/cmake/pch.h DESTINATION ${pch_folder})
-    execute_process(
-      COMMAND ${CMAKE_CXX_COMPILER} ${pch_flags} -isystem ${LLVM_INCLUDE_DIRS} -fpch-instantiate-templates
-              -Xclang -fno-pch-timestamp -x c++-header ${pch_folder}/pch.h -o ${MPT_PCH}.${suffix}
-      RESULT_VARIABLE pch_status)
-    if(pch_status EQUAL 0)
-      file(RENAME ${MPT_PCH}.${suffix} ${MPT_PCH})
-    else()
-      message(STATUS "Precompiling failed; every file reads the headers itself")
-      set(MPT_PCH "")
-    endif()
-  endif()
-endif()
-
-# mpt_use_pch(TARGET): lets a static library's files start from the precompiled header.
+# mpt_use_pch(TARGET): lets a static library's files start from the precompiled header. Each file still depends on the headers in it,
+# and not on the others.
 function(mpt_use_pch target)
-  if(MPT_PCH)
-    target_compile_options(${target} PRIVATE -include-pch ${MPT_PCH} "SHELL:-Xclang -fno-pch-timestamp")
+  if(TARGET mpt_pch)
+    target_compile_options(${target} PRIVATE -include-pch ${MPT_PCH_FILE} "SHELL:-Xclang -fno-pch-timestamp")
     set_property(TARGET ${target} PROPERTY CXX_EXTENSIONS OFF)
-    get_target_property(sources ${target} SOURCES)
-    set_source_files_properties(${sources} TARGET_DIRECTORY ${target} PROPERTIES OBJECT_DEPENDS ${MPT_PCH})
+    add_dependencies(${target} mpt_pch)
   endif()
 endfunction()

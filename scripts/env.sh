@@ -14,6 +14,7 @@ export CCACHE_NOHASHDIR=1
 # An object without warnings is the same with -Werror and without (one that has any fails with it, and is not kept).
 export CCACHE_IGNOREOPTIONS="-Werror -Wno-error=deprecated-declarations -Wno-missing-field-initializers"
 export CCACHE_SLOPPINESS="pch_defines,time_macros,include_file_mtime,include_file_ctime"
+export CCACHE_PCH_EXTSUM=1 # cmake/MPTPrecompiledHeader.cmake
 
 say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*"; }
 die() {

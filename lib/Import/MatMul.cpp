@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix multiplications: Gemm, MatMul and Einsum, with transposes of operands folded into the multiplication's flags.
 #include "Activations.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <cmath>
 

@@ -2,6 +2,7 @@
 // Histograms of exponents: gathering, shares, and their JSON form.
 #include "mpt/Support/RangeProfile.h"
 
+#include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <cmath>

@@ -2,6 +2,8 @@
 // Why rewrites refused, printed for the passes that --debug-only names.
 #include "mpt/Support/Refusal.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 using namespace mlir;
 using namespace mpt;
 

@@ -25,7 +25,11 @@ std::string findLinker(StringRef wanted, bool &driver) {
       driver = !stem.starts_with("ld");
       return *found;
     }
-  return "";
+  // Wheels have one beside the compiler.
+  driver = false;
+  SmallString<128> own(sys::path::parent_path(sys::fs::getMainExecutable(nullptr, nullptr)));
+  sys::path::append(own, "ld");
+  return wanted.empty() && sys::fs::can_execute(own) ? own.str().str() : "";
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 // Registration of the dist dialect.
 #include "mpt/Dialect/Dist/DistDialect.h"
 
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 
 using namespace mlir;

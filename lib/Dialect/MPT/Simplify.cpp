@@ -5,6 +5,7 @@
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;

@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 
 #include "onnx/defs/schema.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <mutex>
 

@@ -7,6 +7,7 @@
 #include "onnx/defs/operator_sets.h"
 #include "onnx/defs/operator_sets_ml.h"
 #include "onnx/defs/operator_sets_preview.h"
+#include "llvm/ADT/Twine.h"
 
 #include <array>
 #include <memory>

@@ -4,6 +4,7 @@
 
 #include "mpt/Interfaces/NumericClass.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Regex.h"
 
 using namespace mlir;

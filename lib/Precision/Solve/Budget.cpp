@@ -98,6 +98,7 @@ std::vector<ErrorBound> ErrorBudget::bounds() const {
     if (flow.reported)
       for (auto [output, floor] : llvm::zip_equal(flow.errors.outputs(), flow.floors))
         if (isJudged(floor, budget))
-          result.push_back({output.name, certainty * std::hypot(flow.errors.errorOf(output), floor)});
+          result.push_back(
+              {output.name, certainty * std::sqrt(std::pow(flow.errors.errorOf(output), 2) + floor * floor)});
   return result;
 }
