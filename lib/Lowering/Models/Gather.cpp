@@ -68,6 +68,22 @@ struct GatherNDModel : LoopLowering::ExternalModel<GatherNDModel, GatherNDOp> {
 };
 
 struct BucketizeModel : LoopLowering::ExternalModel<BucketizeModel, BucketizeOp> {
+  static constexpr size_t chosenSteps = 4;
+
+  /// The boundary of a step after `steps`, of the few that there are: lanes choose faster than they load.
+  static Value chosen(ElementEmitter &e, Value boundaries, int64_t step, ArrayRef<Value> steps) {
+    SmallVector<Value> left;
+    for (int64_t i = step - 1; i < countOf(boundaries); i += 2 * step)
+      left.push_back(e.element(boundaries, {IndexExpr(i)}));
+    for (Value isAbove : llvm::reverse(steps)) {
+      for (size_t i = 0; i < left.size() / 2; ++i) {
+        Value low = e.splat(left[2 * i], e.width(isAbove)), high = e.splat(left[2 * i + 1], e.width(isAbove));
+        left[i] = arith::SelectOp::create(e.b, isAbove, high, low);
+      }
+      left.resize(left.size() / 2);
+    }
+    return left.front();
+  }
   bool readsOwnIndex(Operation *, unsigned index) const { return index == 0; }
   /// A binary search without branches: each step adds half as many boundaries as the one before it.
   Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
@@ -75,15 +91,20 @@ struct BucketizeModel : LoopLowering::ExternalModel<BucketizeModel, BucketizeOp>
     int64_t count = countOf(bucketize.getBoundaries());
     Value x = e.element(bucketize.getX(), at);
     Value below = e.splat(e.constant(e.b.getI32Type(), 0), ElementEmitter::width(x));
-    unsigned depth = e.space.depth(at);
     MathBuilder m(e);
+    SmallVector<Value> steps;
     for (int64_t step = (count + 1) / 2; step > 0; step /= 2) {
       Value next = arith::AddIOp::create(e.b, below, e.constantLike(below, static_cast<double>(step)));
-      Value last = arith::AddIOp::create(e.b, below, e.constantLike(below, static_cast<double>(step - 1)));
-      Value boundary = e.splat(e.element(bucketize.getBoundaries(), {e.opaque(last, count, depth)}), e.width(x));
-      boundary = m.toFloat(boundary, getElementTypeOrSelf(x));
-      Value isAbove = m.compare(arith::CmpFPredicate::OGE, x, boundary);
-      below = arith::SelectOp::create(e.b, isAbove, next, below);
+      Value boundary;
+      if (steps.size() < chosenSteps) {
+        boundary = chosen(e, bucketize.getBoundaries(), step, steps);
+      } else {
+        Value last = arith::AddIOp::create(e.b, below, e.constantLike(below, static_cast<double>(step - 1)));
+        boundary = e.element(bucketize.getBoundaries(), {e.opaque(last, count, e.space.depth(at))});
+      }
+      boundary = m.toFloat(e.splat(boundary, e.width(x)), getElementTypeOrSelf(x));
+      steps.push_back(m.compare(arith::CmpFPredicate::OGE, x, boundary));
+      below = arith::SelectOp::create(e.b, steps.back(), next, below);
     }
     Type held = computeType(elementOf(bucketize.getY())), type = e.typeLike(held, below);
     unsigned bits = held.getIntOrFloatBitWidth();
