@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimizer slots in 8 bits: codes and scales against the published formulas, training, state files, replicas."""
+import pathlib
+
 import ml_dtypes
 import mpt
 import numpy as np
 import pytest
+from mpt_run import tool
 from onnx import numpy_helper, parser, save
+from standin import library
 
 ROWS, COLUMNS, BLOCK = 64, 128, 256
 F32 = np.float32
@@ -158,3 +162,26 @@ def test_a_step_that_leaves_as_a_file_has_the_same_bits(tmp_path, kind):
             assert trainer.step(feed).loss == again.step(feed, learning_rate=1e-3).loss
         for name, value in trainer.state().items():
             assert value.tobytes() == again.state()[name].tobytes(), name
+
+
+@pytest.mark.parametrize("kind", ["i8", "f8"])
+@pytest.mark.parametrize("columns", [COLUMNS, BLOCK])  # rows that are no blocks, and rows that are
+def test_cuda_has_the_same_codes_and_no_wide_moments(tmp_path, monkeypatch, kind, columns):
+    """Kernels for CUDA on the host, whose GEMMs add up in another order."""
+    driver = library(pathlib.Path(tool()).parents[1])
+    if not pathlib.Path(driver).exists():
+        pytest.skip("the stand-in is not built")
+    monkeypatch.setitem(globals(), "COLUMNS", columns)
+    options = {**dict.fromkeys(("driver", "cublaslt", "cudnn"), driver), "cache": ""}
+    flags = {"loss": "mse", "optimizer": "adamw,lr=1e-3", "bind": {"N": 8}, "target": "cuda", "arch": "host"}
+    arenas = {}
+    for slots in ("f32", kind):
+        with mpt.Trainer(mpt.compile(model(tmp_path), out=tmp_path / "cuda", slots=slots, **flags), options=options) as trainer:
+            losses(trainer, 10)
+            state, arenas[slots] = trainer.state(), trainer.memory()["arena_bytes"]
+    assert arenas[kind] <= arenas["f32"]
+    with compiled(tmp_path, kind) as trainer:
+        losses(trainer, 10)
+        for slot in ("w.moment1", "w.moment2"):
+            np.testing.assert_allclose(state[f"{slot}.scale"], trainer.state()[f"{slot}.scale"], rtol=1e-4)
+            assert np.mean(state[slot].view(np.uint8) != trainer.state()[slot].view(np.uint8)) < 1e-3
