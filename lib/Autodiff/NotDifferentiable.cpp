@@ -40,10 +40,11 @@ template <Reason reason, typename... Ops> void attach(MLIRContext *context) {
 } // namespace
 
 void mpt::attachNotDifferentiable(MLIRContext *context) {
-  attach<Reason::Discrete, NotOp, AndOp, OrOp, XorOp, IsNaNOp, IsInfOp, IsFiniteOp, CompareOp, ArgReduceOp>(context);
+  attach<Reason::Discrete, NotOp, AndOp, OrOp, XorOp, IsNaNOp, IsInfOp, IsFiniteOp, CompareOp, ArgReduceOp,
+         BucketizeOp>(context);
   attach<Reason::NoInput, ConstantOp, IotaOp, RandomUniformOp>(context);
   attach<Reason::Update, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,
-         AdafactorOp>(context);
+         AdafactorOp, EncodeBlocksOp, DecodeBlocksOp>(context);
   attach<Reason::Kernel, FusionOp>(context);
   attach<Reason::Placeholder, CotangentOp>(context);
 }

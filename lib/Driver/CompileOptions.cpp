@@ -334,8 +334,9 @@ std::vector<Flag> precisionFlags() {
       {"--loss-scale", "SCALE", "none, a number, or dynamic with settings, as in dynamic,init=1024,interval=500",
        text(&Options::lossScale)},
       {"--slots", "TYPE",
-       "type that optimizer slots are stored in: f32, f16 (first moments alone) or bf16 (all), rounded stochastically",
-       choice(&Options::slots, "f32|f16|bf16")},
+       "type that optimizer slots are stored in: f32, f16 (first moments alone) or bf16 (all), rounded stochastically; "
+       "i8 or f8 (e4m3): 8-bit codes with a scale a block of 256, in tensors of 4,096 elements and more",
+       choice(&Options::slots, "f32|f16|bf16|i8|f8")},
       {"--masters", "HOW",
        "copied: a narrow copy beside each FP32 parameter; packed: none, GEMMs round while they pack (the default for "
        "large parameters on the CPU)",

@@ -91,5 +91,6 @@ struct CastPattern : EvaluationPattern::ExternalModel<CastPattern, CastOp> {
 
 void mpt::attachCastRules(MLIRContext *context) {
   attachRule<CastOp, interpretCast>(context);
+  attachDecompositions<EncodeBlocksOp, DecodeBlocksOp>(context);
   CastOp::attachInterface<CastPattern>(*context);
 }

@@ -35,9 +35,19 @@ LogicalResult interpretGatherND(GatherNDOp op, InterpreterFrame &frame) {
               tuplePositions(op, tensorType(op.getX()).getShape(), frame.get(op.getIndices()), op.getBatchDims()));
 }
 
+LogicalResult interpretBucketize(BucketizeOp op, InterpreterFrame &frame) {
+  ArrayRef<double> boundaries = frame.get(op.getBoundaries()).reals();
+  Tensor y = frame.zeros(op.getY());
+  llvm::transform(frame.get(op.getX()).reals(), y.writeInts().begin(),
+                  [&](double x) { return std::isnan(x) ? 0 : llvm::upper_bound(boundaries, x) - boundaries.begin(); });
+  frame.set(op.getY(), std::move(y));
+  return success();
+}
+
 } // namespace
 
 void mpt::attachGatherRules(MLIRContext *context) {
+  attachRule<BucketizeOp, interpretBucketize>(context);
   attachRule<GatherOp, interpretGather, AccessPattern::Moves>(context);
   attachRule<GatherElementsOp, interpretGatherElements, AccessPattern::Moves>(context);
   attachRule<GatherNDOp, interpretGatherND, AccessPattern::Moves>(context);

@@ -78,12 +78,29 @@ std::string signatureOf(ArrayRef<Operation *> ops, SetVector<Value> &operands) {
 // Sums of gradients
 //===----------------------------------------------------------------------===//
 
-void Bundles::findUpdates() {
-  for (Operation &op : llvm::reverse(block))
-    if (op.getNumResults() == 1 && !op.use_empty() && isa<RankedTensorType>(op.getResult(0).getType()) &&
-        isPlain(&op, shapeOf(op.getResult(0))) && llvm::all_of(op.getUsers(), [&](Operation *user) {
-          return isa<train::WriteOp>(user) || updates.contains(user);
+/// Arithmetic on elements that depends on their row, as of codes with a scale a row: it is part of the row's kernel.
+static Bundles::OpSet dependOnRows(Block &block) {
+  Bundles::OpSet found;
+  for (Operation &op : block) {
+    if (op.getNumResults() != 1 || !isa<RankedTensorType>(op.getResult(0).getType()) ||
+        !isPlain(&op, shapeOf(op.getResult(0))))
+      continue;
+    if (llvm::any_of(op.getOperands(), [&](Value operand) {
+          auto broadcast = operand.getDefiningOp<BroadcastOp>();
+          return found.contains(operand.getDefiningOp()) || (broadcast && countOf(broadcast.getX()) > fewElements);
         }))
+      found.insert(&op);
+  }
+  return found;
+}
+
+void Bundles::findUpdates() {
+  const OpSet ofRows = dependOnRows(block);
+  for (Operation &op : llvm::reverse(block))
+    if (!ofRows.contains(&op) && op.getNumResults() == 1 && !op.use_empty() &&
+        isa<RankedTensorType>(op.getResult(0).getType()) && isPlain(&op, shapeOf(op.getResult(0))) &&
+        llvm::all_of(op.getUsers(),
+                     [&](Operation *user) { return isa<train::WriteOp>(user) || updates.contains(user); }))
       updates.insert(&op);
 }
 

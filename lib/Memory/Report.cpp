@@ -126,7 +126,13 @@ json::Object reportRungs(ModuleOp module) {
     } else if (mastered.contains(state.getSymName())) {
       copies += bytes;
     }
-    if (state.getRole() == train::Role::slot && isa<FloatType>(type.getElementType()))
+    if (state.getRole() != train::Role::slot)
+      continue;
+    // What codes save, less what their scales take.
+    StringRef codes = state.getSymName();
+    if (codes.consume_back(".scale") && module.lookupSymbol<train::StateOp>(codes))
+      slots -= bytes;
+    else if (bytes < elements * 4)
       slots += elements * 4 - bytes;
   }
   auto step = module.lookupSymbol<func::FuncOp>("step");

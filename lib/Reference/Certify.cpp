@@ -23,6 +23,7 @@ constexpr double tiny = 1e-5;
 /// Two executions of one module round alike but for the order of sums in FP32: the share of the spread that is left,
 /// and the error of runs with sums in another order, times a factor.
 constexpr double alikeFactor = 0.1, alikeTiny = 1e-4, reorderedFactor = 2.5;
+constexpr double codesOff = 1e-3; ///< share of 8-bit codes that may be the next ones
 /// A value at a kink goes one way in some right executions and the other way in the rest. The error of
 /// such executions is allowed, with a margin, since one more may be off more than all that were run.
 constexpr double kinkFactor = 1.25;
@@ -454,8 +455,9 @@ private:
   /// How far the value `name` may be from the intended one: as far as sums in another order lead.
   double alikeLimit(const std::string &name, NamedTensors StepRun::*part, const Runs &runs) {
     const Tensor &meant = (runs.meant.*part).at(name);
+    // Of codes with scales a few are the next ones, where numbers lie between two codes.
     if (!meant.isFloat())
-      return 0.0;
+      return (runs.meant.*part).count(name + ".scale") ? std::sqrt(std::max(1.0, codesOff * meant.size())) : 0.0;
     double spread = spreadOf(name, runs.center.*part, part, runs.moved);
     double share = alikeFactor * spreadFactor(meant) + 0.5 / std::sqrt(static_cast<double>(meant.size()));
     double other = spreadOf(name, runs.meant.*part, part, runs.reordered);

@@ -29,6 +29,16 @@ namespace {
 /// Shards are multiples of this many elements, so that FP32 ones start at 64 bytes wherever they lie.
 constexpr int64_t kGrain = 16;
 
+/// The elements of which `value` holds scales: its blocks stay whole. 1 for other values.
+int64_t blockOf(Value value) {
+  if (auto encode = value.getDefiningOp<EncodeBlocksOp>(); encode && value == encode.getScales())
+    return encode.getBlock();
+  for (Operation *user : value.getUsers())
+    if (auto decode = dyn_cast<DecodeBlocksOp>(user); decode && value == decode.getScales())
+      return decode.getBlock();
+  return 1;
+}
+
 /// The sum over replicas that gradient is the mean of, as --distribution-replicate makes it.
 shard::AllReduceOp sumOf(train::GradientOp gradient) {
   Value value = gradient.getGradient();
@@ -42,7 +52,7 @@ shard::AllReduceOp sumOf(train::GradientOp gradient) {
 bool isElementwise(Operation *op) {
   if (auto update = dyn_cast<OptimizerUpdate>(op))
     return update.isElementwise();
-  return op->hasTrait<OpTrait::Elementwise>() || isa<CastOp, train::GradientOp>(op);
+  return op->hasTrait<OpTrait::Elementwise>() || isa<CastOp, EncodeBlocksOp, DecodeBlocksOp, train::GradientOp>(op);
 }
 
 /// Whether an op computes the same on a shard: it draws no random numbers by the position of an element.
@@ -51,7 +61,11 @@ bool divides(Operation *op) { return isElementwise(op) && !keyOf(op); }
 /// The step, whose updates are divided one op after the other, in the order of the block.
 class Division {
 public:
-  Division(func::FuncOp step, int64_t replicas) : step(step), builder(step.getContext()), replicas(replicas) {}
+  Division(func::FuncOp step, int64_t replicas) : step(step), builder(step.getContext()), replicas(replicas) {
+    // Whole blocks, whose scales are as many as well.
+    for (auto encode : step.getOps<EncodeBlocksOp>())
+      grain = std::max(grain, kGrain * encode.getBlock());
+  }
 
   /// Returns how many states were divided.
   FailureOr<int64_t> run() {
@@ -69,14 +83,15 @@ public:
   }
 
 private:
-  int64_t shardSize(RankedTensorType type) const {
-    return static_cast<int64_t>(llvm::alignTo(llvm::divideCeil(type.getNumElements(), replicas), kGrain));
+  /// The elements of `value` that a replica has: of scales, those of its elements.
+  int64_t shardSize(Value value) const {
+    int64_t block = blockOf(value), elements = tensorType(value).getNumElements() * block;
+    return static_cast<int64_t>(llvm::alignTo(llvm::divideCeil(elements, replicas), grain)) / block;
   }
 
   /// Notes the sum of a gradient, and the values computed from it element by element.
   LogicalResult begin(train::GradientOp gradient) {
-    RankedTensorType type = tensorType(gradient.getGradient());
-    if (shardSize(type) >= type.getNumElements())
+    if (shardSize(gradient.getGradient()) >= tensorType(gradient.getGradient()).getNumElements())
       return success(); // a shard would be no smaller
     shard::AllReduceOp sum = sumOf(gradient);
     if (!sum)
@@ -107,12 +122,19 @@ private:
     return divides(op) && llvm::any_of(op->getOperands(), [&](Value operand) { return whole.contains(operand); });
   }
 
+  /// Whether all that `op` computes is part of a divided update; codes are decoded for one alone.
+  bool readsShards(Operation *op) const {
+    return isDivided(op) ||
+           (isa<DecodeBlocksOp>(op) && llvm::all_of(op->getUsers(), [&](Operation *user) { return isDivided(user); }));
+  }
+
   /// A master or optimizer state is divided where nobody but the divided update looks at it.
   void chooseStates() {
     auto module = step->getParentOfType<ModuleOp>();
     llvm::StringSet<> elsewhere;
     module.walk([&](train::ReadOp read) {
-      if (read->getParentOp() != step || !llvm::all_of(read->getUsers(), [&](Operation *op) { return isDivided(op); }))
+      if (read->getParentOp() != step ||
+          !llvm::all_of(read->getUsers(), [&](Operation *op) { return readsShards(op); }))
         elsewhere.insert(read.getState());
     });
     llvm::StringSet<> written;
@@ -124,9 +146,9 @@ private:
           isUpdatedWhole(state))
         divided[state.getSymName()] = state;
     }
-    for (auto &[name, state] : divided)
-      setAttr<DistDialect::ShardAttrHelper>(
-          state, builder.getI64IntegerAttr(shardSize(cast<RankedTensorType>(state.getType()))));
+    for (auto write : step.getOps<train::WriteOp>())
+      if (train::StateOp state = divided.lookup(write.getState()))
+        setAttr<DistDialect::ShardAttrHelper>(state, builder.getI64IntegerAttr(shardSize(write.getValue())));
   }
 
   /// Whether the new value of `state`, of the shape of its parameter, comes from a divided update.
@@ -175,22 +197,22 @@ private:
     RankedTensorType type = tensorType(sum.getResult());
     Value rows = rowsOf(sum.getInput());
     Value row = shard::ReduceScatterOp::create(
-        builder, sum.getLoc(), type.clone({1, shardSize(type)}),
+        builder, sum.getLoc(), type.clone({1, shardSize(sum.getResult())}),
         FlatSymbolRefAttr::get(builder.getContext(), kReplicas), builder.getDenseI16ArrayAttr({0}), rows,
         shard::ReductionKindAttr::get(builder.getContext(), ReductionKind::Sum), builder.getIndexAttr(0));
-    shards[sum.getResult()] = b.reshape(row, {shardSize(type)});
+    shards[sum.getResult()] = b.reshape(row, {shardSize(sum.getResult())});
   }
 
   /// `value` as a row a replica, zeros behind its last element.
   Value rowsOf(Value value) {
     GraphBuilder b(builder, value.getLoc());
     RankedTensorType type = tensorType(value);
-    int64_t elements = type.getNumElements(), padded = shardSize(type) * replicas;
+    int64_t elements = type.getNumElements(), padded = shardSize(value) * replicas;
     Value flat = b.reshape(value, {elements});
     if (padded != elements)
       flat = b.make<PadOp>(flat, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{padded - elements}, ArrayRef<int64_t>{0},
                            llvm::APFloat(0.0));
-    return b.reshape(flat, {replicas, shardSize(type)});
+    return b.reshape(flat, {replicas, shardSize(value)});
   }
 
   /// The replica's shard of another operand of an elementwise op with divided operands.
@@ -208,10 +230,18 @@ private:
   Value makeShard(Value operand) {
     GraphBuilder b(builder, operand.getLoc());
     RankedTensorType type = tensorType(operand);
-    int64_t size = shardSize(type);
+    int64_t size = shardSize(operand);
     Operation *made = operand.getDefiningOp();
     if (auto read = dyn_cast_or_null<train::ReadOp>(made); read && divided.contains(read.getState()))
       return train::ReadOp::create(builder, read.getLoc(), type.clone({size}), read.getStateAttr());
+    if (made && isa<DecodeBlocksOp>(made)) {
+      IRMapping mapping;
+      for (Value source : made->getOperands())
+        mapping.map(source, shardOfOperand(source));
+      Value part = builder.clone(*made, mapping)->getResult(0);
+      part.setType(type.clone({size}));
+      return part;
+    }
     if (auto constant = dyn_cast_or_null<ConstantOp>(made))
       if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
         return b.constant(splat.resizeSplat(type.clone({size})));
@@ -232,8 +262,7 @@ private:
       mapping.map(operand, shardOfOperand(operand));
     Operation *clone = builder.clone(*op, mapping);
     for (auto [result, part] : llvm::zip_equal(op->getResults(), clone->getResults())) {
-      RankedTensorType type = tensorType(result);
-      part.setType(type.clone({shardSize(type)}));
+      part.setType(tensorType(result).clone({shardSize(result)}));
       shards[result] = part;
     }
     return success();
@@ -246,7 +275,7 @@ private:
       return all;
     GraphBuilder b(builder, value.getLoc());
     RankedTensorType type = tensorType(value);
-    int64_t size = shardSize(type), elements = type.getNumElements();
+    int64_t size = shardSize(value), elements = type.getNumElements();
     Value row = b.reshape(shards.lookup(value), {1, size});
     Value rows = shard::AllGatherOp::create(builder, value.getLoc(), type.clone({replicas, size}),
                                             FlatSymbolRefAttr::get(builder.getContext(), kReplicas),
@@ -320,6 +349,7 @@ private:
   func::FuncOp step;
   OpBuilder builder;
   const int64_t replicas;
+  int64_t grain = kGrain;
   llvm::DenseSet<Operation *> sums; ///< of gradients that are divided
   llvm::DenseSet<Value> whole;      ///< values computed from them element by element
   llvm::MapVector<StringRef, train::StateOp> divided;

@@ -2,6 +2,7 @@
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/Train/TrainingParts.h"
+#include "mpt/Fusion/BlockUpdates.h"
 #include "mpt/Fusion/ReductionStages.h"
 #include "mpt/Interfaces/Bufferizable.h"
 #include "mpt/Interfaces/Interfaces.h"
@@ -96,6 +97,8 @@ struct Decompose : mpt::impl::DecomposeBase<Decompose> {
   using DecomposeBase::DecomposeBase;
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
+      // While an update is one op.
+      numInBlocks += shapeAsBlocks(function);
       if (failed(decomposeComposites(function, recurrences)))
         return signalPassFailure();
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))

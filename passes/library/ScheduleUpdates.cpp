@@ -34,10 +34,13 @@ void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
   }
 }
 
-/// Every result of `fusion` becomes a state, and nothing else reads one.
-bool isUpdate(FusionOp fusion) {
-  return !fusion->use_empty() &&
-         llvm::all_of(fusion->getUsers(), [](Operation *user) { return isa<train::WriteOp>(user); });
+/// Adds the writes of what `op` makes, through views. False where something else reads a result.
+bool collectWrites(Operation *op, SmallVectorImpl<train::WriteOp> &writes) {
+  return llvm::all_of(op->getUsers(), [&](Operation *user) {
+    if (auto write = dyn_cast<train::WriteOp>(user))
+      writes.push_back(write);
+    return isa<train::WriteOp>(user) || (isOperandView(user) && collectWrites(user, writes));
+  });
 }
 
 struct ScheduleUpdates : mpt::impl::ScheduleUpdatesBase<ScheduleUpdates> {
@@ -62,26 +65,39 @@ private:
   }
 
   static LogicalResult hoist(FusionOp fusion, const StateReaders &readers) {
-    if (!isUpdate(fusion))
+    SmallVector<train::WriteOp> writes;
+    if (!collectWrites(fusion, writes) || writes.empty())
       return refuse(DEBUG_TYPE, fusion) << "not an update: expected results that train.write alone reads, got others";
-    Operation *latest = latestBefore(fusion, readers);
+    Operation *latest = latestBefore(fusion, writes, readers);
     if (!latest || !latest->isBeforeInBlock(fusion))
       return refuse(DEBUG_TYPE, fusion) << "not earlier: expected the old value to be read before, got a later reader";
     fusion->moveAfter(latest);
+    for (Value input : fusion.getInputs()) {
+      Operation *before = fusion;
+      for (Operation *view = input.getDefiningOp(); view && isOperandView(view) && latest->isBeforeInBlock(view);
+           view = view->getOperand(0).getDefiningOp()) {
+        view->moveBefore(before);
+        before = view;
+      }
+    }
     return success();
   }
 
   /// The last op that `update` has to wait for: its operands' makers and the readers of the states that it replaces.
-  static Operation *latestBefore(FusionOp update, const StateReaders &readers) {
+  static Operation *latestBefore(FusionOp update, ArrayRef<train::WriteOp> writes, const StateReaders &readers) {
     Operation *latest = nullptr;
     auto after = [&](Operation *op) {
       if (op && op != update && (!latest || latest->isBeforeInBlock(op)))
         latest = op;
     };
-    for (Value input : update.getInputs())
-      after(input.getDefiningOp());
-    for (Operation *write : update->getUsers())
-      for (Operation *reader : readers.lookup(cast<train::WriteOp>(write).getStateAttr()))
+    for (Value input : update.getInputs()) {
+      Operation *source = input.getDefiningOp();
+      while (source && isOperandView(source))
+        source = source->getOperand(0).getDefiningOp();
+      after(source);
+    }
+    for (train::WriteOp write : writes)
+      for (Operation *reader : readers.lookup(write.getStateAttr()))
         after(reader);
     return latest;
   }

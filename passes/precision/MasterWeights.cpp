@@ -48,7 +48,7 @@ public:
       Accesses &found = accesses[state.getSymName()];
       Type narrower = narrowerStorage(state, found);
       if (narrower) {
-        if (failed(storeAs(state, narrower, found)))
+        if (failed(isCode(narrower) ? storeAsCodes(state, found) : storeAs(state, narrower, found)))
           return signalPassFailure();
         continue;
       }
@@ -72,14 +72,20 @@ public:
       signalPassFailure();
     }
     if (settings.slotsAreAsked && numNarrowSlots == 0) {
-      StringRef type = settings.slots.isBF16() ? "bf16" : "f16";
+      StringRef type = settings.slots.isBF16() ? "bf16" : settings.slots.isF16() ? "f16" : isCodeOfMap() ? "i8" : "f8";
       module.emitError() << "expected optimizer slots that may be " << type << " for --slots=" << type
                          << ", got none: choose an optimizer with such slots, or leave the flag out";
+      if (isCode(settings.slots))
+        mlir::emitRemark(module.getLoc()) << "those may be that an update reads element by element, of " << kFewest
+                                          << " elements and more, a multiple of " << kBlock;
       signalPassFailure();
     }
   }
 
 private:
+  /// As torchao has them: elements that share a scale, and the fewest of a tensor that are worth one.
+  static constexpr int64_t kBlock = 256, kFewest = 4096;
+
   /// The narrow type in which the policy keeps the states that optimizers update: parameters without masters, and
   /// optimizer state that may be narrow. Null for the rest.
   Type narrowerStorage(train::StateOp state, const Accesses &found) {
@@ -90,12 +96,82 @@ private:
       return settings.master.isF32() ? Type() : settings.master;
     if (state.getRole() != train::Role::slot || settings.slots.isF32())
       return Type();
+    if (isCode(settings.slots))
+      return isCodable(state, found) ? settings.slots : Type();
     // BF16 has FP32's range, so that it holds whatever an optimizer's update keeps; averages of parameters are read
     // otherwise.
     bool isUpdates = settings.slots.isBF16() && llvm::any_of(found.reads, [](train::ReadOp read) {
                        return llvm::any_of(read->getUsers(), llvm::IsaPred<OptimizerUpdate>);
                      });
     return isUpdates || hasAttr<MPTDialect::StorableAttrHelper>(state) ? settings.slots : Type();
+  }
+
+  /// Numbers that have a scale beside them.
+  static bool isCode(Type type) { return type.getIntOrFloatBitWidth() == 8; }
+  bool isCodeOfMap() const { return settings.slots.isInteger(8); }
+
+  /// The update that reads a slot and nobody else does; null without one.
+  static OptimizerUpdate onlyUpdate(const Accesses &found) {
+    OptimizerUpdate update;
+    for (train::ReadOp read : found.reads)
+      for (Operation *user : read->getUsers()) {
+        update = dyn_cast<OptimizerUpdate>(user);
+        if (!update || !update.isElementwise())
+          return {};
+      }
+    return update;
+  }
+
+  /// Whether a slot may be 8-bit codes: one kernel has to decode, update and encode it.
+  bool isCodable(train::StateOp state, const Accesses &found) const {
+    int64_t elements = cast<RankedTensorType>(state.getType()).getNumElements();
+    if (elements < kFewest || elements % kBlock != 0)
+      return refuse(DEBUG_TYPE, state) << "not in 8 bits: expected " << kFewest << " elements and more in blocks of "
+                                       << kBlock << ", got " << elements;
+    if (!onlyUpdate(found))
+      return refuse(DEBUG_TYPE, state) << "not in 8 bits: expected an update that reads it element by element alone";
+    // Zeros have no magnitude, so that their scale and their codes are 0 in any type.
+    auto value = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr());
+    if (state.getValueAttr() && !(value && value.isSplat() && value.getSplatValue<APFloat>().isZero()))
+      return refuse(DEBUG_TYPE, state) << "not in 8 bits: expected a slot that starts at 0, got another value";
+    return true;
+  }
+
+  /// Codes in the slot's place, and their scales in a state beside it.
+  LogicalResult storeAsCodes(train::StateOp state, Accesses &found) {
+    std::string name = (state.getSymName() + ".scale").str();
+    if (SymbolTable::lookupSymbolIn(getOperation(), name))
+      return state.emitOpError() << "expected no state named " << name << ", which the scales of its codes need";
+    OpBuilder builder(&getContext());
+    builder.setInsertionPointAfter(state);
+    auto wide = cast<RankedTensorType>(state.getType());
+    auto scales = RankedTensorType::get({wide.getNumElements() / kBlock}, wide.getElementType());
+    RankedTensorType codes = wide.clone(isCodeOfMap() ? builder.getIntegerType(8, /*isSigned=*/false) : settings.slots);
+    train::StateOp::create(builder, state.getLoc(), name, scales, train::Role::slot, state.getOfAttr(), ElementsAttr(),
+                           /*frozen=*/false, StringAttr());
+    OptimizerUpdate update = onlyUpdate(found);
+    bool isSigned = !isCodeOfMap() || llvm::none_of(found.reads, [&](train::ReadOp read) {
+      return update.holdsSquares(read.getValue());
+    });
+    state.setType(codes);
+    state.removeValueAttr();
+    ++numNarrowStates;
+    ++numNarrowSlots;
+    for (train::ReadOp read : found.reads) {
+      builder.setInsertionPoint(read);
+      Location loc = read.getLoc();
+      Value stored = train::ReadOp::create(builder, loc, codes, read.getStateAttr());
+      Value factors = train::ReadOp::create(builder, loc, scales, name);
+      read.getValue().replaceAllUsesWith(DecodeBlocksOp::create(builder, loc, wide, stored, factors, isSigned));
+      read.erase();
+    }
+    for (train::WriteOp write : found.writes) {
+      builder.setInsertionPoint(write);
+      auto encoded = EncodeBlocksOp::create(builder, write.getLoc(), codes, scales, write.getValue(), isSigned);
+      write.getValueMutable().assign(encoded.getCodes());
+      train::WriteOp::create(builder, write.getLoc(), name, encoded.getScales(), write.getCondition());
+    }
+    return success();
   }
 
   /// Readers widen, writers round as the policy says for masters.

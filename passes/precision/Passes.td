@@ -23,7 +23,7 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
     Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate): types under policy auto, limits under others">,
     Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">,
-    Option<"slots", "slots", "std::string", "\"\"", "type that optimizer slots are stored in, instead of the policy's: f32, f16 or bf16">
+    Option<"slots", "slots", "std::string", "\"\"", "type that optimizer slots are stored in, instead of the policy's: f32, f16, bf16, i8 or f8">
   ];
   let statistics = [
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,
@@ -114,7 +114,9 @@ def MasterWeights : Pass<"precision-master-weights", "::mlir::ModuleOp"> {
     in FP32 with the casts of its readers, and has `library.packed`. A parameter that
     nobody writes is converted at compile time. Under a policy with a narrow `master` type, parameters are their own masters.
     Under one with narrow `slots`, so are optimizer slots that may be narrow: they are widened for the update and rounded
-    after it, stochastically unless the policy says otherwise. With `policy.rounding "compensated" of masters`, a
+    after it, stochastically unless the policy says otherwise. Slots of 8 bits, which updates read element by element, hold the
+    codes of `mpt.encode_blocks` and have the scales of blocks of 256 elements in `train.state slot @"<name>.scale"`; those of
+    fewer than 4,096 elements, or of another number than whole blocks, stay in FP32. With `policy.rounding "compensated" of masters`, a
     parameter has `train.state slot @"<name>.remainder"`: the update starts from the sum of both, and leaves there what
     rounding the new parameter leaves out.
   }];

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ._blocks import decode, dynamic_map, encode
 from ._weights import as_numpy, torch_or_none
 
 # Our names of optimizer state and torch's, and the settings that both have.
@@ -65,14 +66,30 @@ class OptimizerState:
             groups.append(settings)
             for name in names:
                 found = self.state_of(name)
-                slots = {theirs: wrap(self.trainer.parameter(f"{found}.{ours}")) for ours, theirs in self.slots.items()
+                slots = {theirs: wrap(self.read(f"{found}.{ours}")) for ours, theirs in self.slots.items()
                          if found and f"{found}.{ours}" in self.weights.states}
                 if slots and steps:
                     state[number] = ({"step": wrap(np.array(steps, np.float32))} if self.kind != "sgd" else {}) | slots
                 number += 1
         return {"state": state, "param_groups": groups}
 
+    def table(self, name: str) -> np.ndarray | None:
+        """What the codes of a slot stand for, where they are no numbers."""
+        return dynamic_map(signed=not name.endswith(".moment2")) if self.weights.states[name][1] == "uint8" else None
+
+    def read(self, name: str) -> np.ndarray:
+        stored = self.trainer.parameter(name)
+        if f"{name}.scale" not in self.weights.states:
+            return stored
+        return decode(stored, self.trainer.parameter(f"{name}.scale"), self.table(name))
+
     # ---- the other way ----
+
+    def write(self, name: str, value: np.ndarray) -> None:
+        if scales := self.weights.states.get(f"{name}.scale"):
+            value, factors = encode(value.astype(np.float32), scales[2][0], self.table(name))
+            self.trainer.set_parameter(f"{name}.scale", factors)
+        self.trainer.set_parameter(name, value)
 
     def load(self, given: dict) -> None:
         """Looks at everything before it writes anything."""
@@ -101,7 +118,7 @@ class OptimizerState:
         if self.kind == "sgd":  # torch counts no steps; only whether there were any matters
             steps = {max(int(self.weights.read("mpt.step")), int(any(np.any(value) for value in values.values())))}
         for name, value in values.items():
-            self.trainer.set_parameter(name, value)
+            self.write(name, value)
         self.weights.set_steps(*steps)
         if rates:
             self.trainer._runtime.call("mpt_trainer_set_learning_rate", self.trainer._trainer, float(rates[0]))

@@ -28,3 +28,14 @@ policy.policy @wide storage = bf16 compute = bf16 accumulate = f32 master = f32 
   // expected-error @below {{expected "compensated" of masters that are the storage type, got it of masters, which are f32}}
   policy.rounding "compensated" of masters
 }
+
+// -----
+
+policy.policy @codes storage = bf16 compute = bf16 accumulate = f32 master = f32 gradients = bf16 slots = i8 {
+}
+
+// -----
+
+// expected-error @below {{C4: expected f32, f16, bf16, i8 or f8E4M3FN for slots, got 'f8E5M2'}}
+policy.policy @range storage = bf16 compute = bf16 accumulate = f32 master = f32 gradients = bf16 slots = f8E5M2 {
+}

@@ -36,3 +36,13 @@ func.func @gather_nd_batch() {
   check.equal %y0, %e0 : tensor<2x2xf32>
   return
 }
+
+// A boundary belongs to what is above it; NaN is above none.
+func.func @bucketize() {
+  %x = mpt.constant dense<[[-9.0, -1.0, -0.5], [0.0, 2.0, 0x7FC00000]]> : tensor<2x3xf32>
+  %b = mpt.constant dense<[-1.0, 0.0, 2.0]> : tensor<3xf32>
+  %y = mpt.bucketize %x, %b : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xui8>
+  %e = mpt.constant dense<[[0, 1, 1], [2, 3, 0]]> : tensor<2x3xui8>
+  check.equal %y, %e : tensor<2x3xui8>
+  return
+}

@@ -56,7 +56,7 @@ def run(path, *options, **keywords):
     ("--loss-scale=dynamic,floors=0:8/0:16", "expected steps of the loss scale's floors that ascend, got 0:8/0:16"),
     ("--loss-scale=dynamic,floors=-1", "expected floors of the loss scale as SCALE, STEP:SCALE/STEP:SCALE or none, got -1"),
     ("--loss-scale=dynamic,max=131072,floors=262144", "expected floors of the loss scale of at most max"),
-    ("--slots=f8", "expected f32|f16|bf16 for --slots, got 'f8'"),
+    ("--slots=f4", "expected f32|f16|bf16|i8|f8 for --slots, got 'f4'"),
     ("--loss-scale=dynamic,patience=0", "interval, hysteresis and patience of at least 1"),
     ("--clip-norm=inf", "expected a positive number for --clip-norm, got 'inf'"),
     ("--clip-norm=nan", "expected a positive number for --clip-norm, got 'nan'"),

@@ -14,7 +14,9 @@ def OptimizerUpdate : OpInterface<"OptimizerUpdate"> {
   let methods = [
     InterfaceMethod<"The operand that is the learning rate.", "::mlir::OpOperand &", "getRateMutable">,
     InterfaceMethod<"Whether an element of the results depends on the scalars and on elements at its position alone.",
-                    "bool", "isElementwise">
+                    "bool", "isElementwise">,
+    InterfaceMethod<"Whether `slot` is a sum or an average of squares, which is never negative.", "bool", "holdsSquares",
+                    (ins "::mlir::Value":$slot)>
   ];
 }
 

@@ -28,6 +28,15 @@ MPT_INFER(GatherElementsOp) {
   return success();
 }
 
+LogicalResult BucketizeOp::verify() {
+  RankedTensorType x = tensorType(getX()), y = tensorType(getY()), boundaries = tensorType(getBoundaries());
+  if (x.getShape() != y.getShape())
+    return emitOpError() << "C1: expected the result shape of " << x << ", got " << y;
+  if (boundaries.getRank() != 1 || !llvm::isPowerOf2_64(boundaries.getNumElements() + 1))
+    return emitOpError() << "C2: expected a vector of 1, 3, 7, 15 or so on boundaries, got " << boundaries;
+  return success();
+}
+
 MPT_INFER(GatherNDOp) {
   RankedTensorType x = tensorType(adaptor.getX()), indices = tensorType(adaptor.getIndices());
   int64_t batch = adaptor.getBatchDims();

@@ -59,8 +59,9 @@ LogicalResult PolicyOp::verify() {
   if (!getMaster().isF32() && getMaster() != getStorage())
     return emitOpError() << "C3: expected f32 or " << getStorage() << " (the storage type) for master, got "
                          << getMaster();
-  if (getSlots() && !isFloat(*getSlots()))
-    return emitOpError() << "C4: expected f16, bf16 or f32 for slots, got " << *getSlots();
+  if (Type type = getSlots().value_or(getAccumulate());
+      !isFloat(type) && !type.isSignlessInteger(8) && !isa<Float8E4M3FNType>(type))
+    return emitOpError() << "C4: expected f32, f16, bf16, i8 or f8E4M3FN for slots, got " << type;
   if (Type type = getParameterGradients().value_or(getStorage());
       !isFloat(type) && !isa<Float8E4M3FNType, Float8E5M2Type>(type))
     return emitOpError() << "C4: expected an 8-bit float type, f16, bf16 or f32 for parameter_gradients, got " << type;

@@ -452,6 +452,14 @@ static Type movedAs(Type type, const KernelTarget &target) {
   return asBits ? IntegerType::get(type.getContext(), type.getIntOrFloatBitWidth()) : type;
 }
 
+/// Whether lanes look numbers up in `memory` faster together: in a table that stays in the first cache. LLVM takes one
+/// instruction for it where the processor has a fast one.
+static bool isTable(const KernelTarget &target, Type element, Value memory) {
+  constexpr int64_t mostElements = 4096;
+  return element.isF32() && !target.keepsFloatOps &&
+         cast<MemRefType>(memory.getType()).getNumElements() <= mostElements;
+}
+
 Value ElementEmitter::load(Value buffer, Indices at) {
   Type source = cast<MemRefType>(buffer.getType()).getElementType();
   if (cast<MemRefType>(buffer.getType()).getNumElements() == 0) // no index leads to an element
@@ -473,6 +481,10 @@ Value ElementEmitter::load(Value buffer, Indices at) {
   } else if (!where.lanes && where.stride == 1) {
     value = vector::LoadOp::create(b, VectorType::get(where.width, type), memory, ValueRange{where.base}, false,
                                    alignmentOf(buffer, linear));
+  } else if (where.lanes && isTable(target, source, memory)) {
+    auto lanes = VectorType::get(where.width, type);
+    Value all = splat(constant(b.getI1Type(), 1), where.width), none = splat(constant(type, 0), where.width);
+    value = vector::GatherOp::create(b, lanes, memory, indexConstant(0), where.lanes, all, none);
   } else {
     SmallVector<Value> lanes;
     for (unsigned i = 0; i < where.width; ++i) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loop form of cast, with any rounding and overflow mode.
+// Loop form of cast, with any rounding and overflow mode; blocks of 8-bit codes in simpler ops.
+#include "Decompositions.h"
 #include "Philox.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Models/Models.h"
+#include "mpt/Support/DynamicMap.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -181,6 +183,57 @@ struct CastModel : LoopLowering::ExternalModel<CastModel, CastOp> {
   }
 };
 
+/// Values of codes and their scales, as a row a block.
+struct Blocks : GraphBuilder {
+  Blocks(OpBuilder &builder, Operation *op, int64_t count, int64_t block, bool isSigned)
+      : GraphBuilder(builder, op->getLoc()), shape{count, block}, isSigned(isSigned) {}
+
+  Value rows(Value x) { return shapeOf(x) == ArrayRef(shape) ? x : reshape(x, shape); }
+  Value like(Value rows, Value whole) { return shapeOf(rows) == shapeOf(whole) ? rows : reshape(rows, shapeOf(whole)); }
+  Value along(Value scales) { return broadcast(scales, shape, {0}); }
+  template <size_t size> Value table(const std::array<float, size> &values) {
+    return constant(DenseElementsAttr::get(RankedTensorType::get({size}, builder.getF32Type()), ArrayRef(values)));
+  }
+
+  SmallVector<int64_t, 2> shape;
+  bool isSigned;
+};
+
+struct Encode : Decomposable::ExternalModel<Encode, EncodeBlocksOp> {
+  Values decompose(Operation *operation, OpBuilder &builder) const {
+    auto op = mlir::cast<EncodeBlocksOp>(operation);
+    Blocks b(builder, op, countOf(op.getScales()), op.getBlock(), op.getIsSigned());
+    Value x = b.rows(b.cast(op.getX(), builder.getF32Type()));
+    Value amax = b.reduce(ReduceKind::max, b.make<AbsOp>(x), {1});
+    Value scales = b.make<MaxOp>(amax, b.splatLike(amax, 1e-12)), codes;
+    Type type = elementOf(op.getCodes());
+    if (auto real = dyn_cast<FloatType>(type)) {
+      scales = b.div(scales, b.splatLike(scales, largest(real)));
+      codes = b.cast(b.div(x, b.along(scales)), type);
+    } else {
+      codes = b.make<BucketizeOp>(tensorType(x).clone(type), b.div(x, b.along(scales)),
+                                  b.table(dynamicBoundaries(b.isSigned)));
+    }
+    return SmallVector<Value>{b.like(codes, op.getCodes()), b.cast(scales, elementOf(op.getScales()))};
+  }
+};
+
+struct Decode : Decomposable::ExternalModel<Decode, DecodeBlocksOp> {
+  Values decompose(Operation *operation, OpBuilder &builder) const {
+    auto op = mlir::cast<DecodeBlocksOp>(operation);
+    Blocks b(builder, op, countOf(op.getScales()), op.getBlock(), op.getIsSigned());
+    Value codes = b.rows(op.getCodes()), scales = b.cast(op.getScales(), builder.getF32Type());
+    Value x = isa<FloatType>(elementOf(codes)) ? b.cast(codes, builder.getF32Type())
+                                               : b.make<GatherOp>(b.table(dynamicMap(b.isSigned)), codes, 0);
+    x = b.cast(b.mul(x, b.along(scales)), elementOf(op.getX()));
+    return SmallVector<Value>{b.like(x, op.getX())};
+  }
+};
+
 } // namespace
 
-void mpt::attachCastModels(MLIRContext *context) { CastOp::attachInterface<CastModel>(*context); }
+void mpt::attachCastModels(MLIRContext *context) {
+  CastOp::attachInterface<CastModel>(*context);
+  EncodeBlocksOp::attachInterface<Encode>(*context);
+  DecodeBlocksOp::attachInterface<Decode>(*context);
+}

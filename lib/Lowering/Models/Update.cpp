@@ -200,10 +200,25 @@ private:
   }
 };
 
+/// The slot of squares, null where an optimizer has none.
+template <typename Op> Value squaresOf(Op op) {
+  if constexpr (llvm::is_one_of<Op, AdamOp, AdamHatOp, LAMBOp>::value)
+    return op.getMoment2();
+  else if constexpr (std::is_same_v<Op, AdagradOp>)
+    return op.getAccumulator();
+  else if constexpr (std::is_same_v<Op, RMSPropOp>)
+    return op.getSlots()[0];
+  return {};
+}
+
 /// The operands that all optimizers have.
 template <typename Op, bool elementwise> struct Rated : OptimizerUpdate::ExternalModel<Rated<Op, elementwise>, Op> {
   OpOperand &getRateMutable(Operation *op) const { return cast<Op>(op).getLrMutable(); }
   bool isElementwise(Operation *) const { return elementwise; }
+  bool holdsSquares(Operation *op, Value slot) const {
+    // Adafactor's are all of squares; how many there are depends on the parameter.
+    return std::is_same_v<Op, AdafactorOp> || slot == squaresOf(cast<Op>(op));
+  }
 };
 template <bool elementwise, typename... Ops> void attachRates(MLIRContext *context) {
   (Ops::template attachInterface<Rated<Ops, elementwise>>(*context), ...);

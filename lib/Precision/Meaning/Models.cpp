@@ -73,7 +73,7 @@ void mpt::registerMeanings(DialectRegistry &registry) {
     attach<Arithmetic::Saturates, TanhOp, SigmoidOp, ErfOp, HardSigmoidOp, SignOp>(context);
     attach<Arithmetic::Waves, SinOp, CosOp>(context);
     attach<Arithmetic::Tests, CompareOp, IsNaNOp, IsInfOp, IsFiniteOp, AndOp, OrOp, XorOp, NotOp>(context);
-    attach<Arithmetic::Finds, ArgReduceOp>(context);
+    attach<Arithmetic::Finds, ArgReduceOp, BucketizeOp>(context);
     attach<Arithmetic::Counts, IotaOp>(context);
     ReduceOp::attachInterface<Reduction>(*context);
     // Gradients, updates and losses have the magnitude that a loss scale gives them; of the others nothing is known.
@@ -81,8 +81,8 @@ void mpt::registerMeanings(DialectRegistry &registry) {
            LayerNormBackwardOp, LogSoftmaxBackwardOp, MaxPoolBackwardOp, RecurrenceBackwardOp, ReluBackwardOp,
            ResizeBackwardOp, RMSNormBackwardOp, SigmoidBackwardOp, SoftmaxBackwardOp, SoftmaxCrossEntropyBackwardOp,
            TanhBackwardOp, AlignmentsBackwardOp>(context);
-    attach<Arithmetic::Unknown, AdafactorOp, AdagradOp, AdamOp, AdamHatOp, LAMBOp, LARSOp, LionOp, MomentumOp,
-           RMSPropOp, SGDOp, SoftmaxCrossEntropyOp, AlignmentsOp>(context);
+    attach<Arithmetic::Unknown, AdafactorOp, AdagradOp, AdamOp, DecodeBlocksOp, EncodeBlocksOp, AdamHatOp, LAMBOp,
+           LARSOp, LionOp, MomentumOp, RMSPropOp, SGDOp, SoftmaxCrossEntropyOp, AlignmentsOp>(context);
     attach<Arithmetic::Unknown, ConstantOp, RandomUniformOp, RecurrenceOp, ScatterAddOp, ScatterElementsOp, ScatterNDOp,
            CotangentOp, CustomGradientOp, FusionOp>(context);
   });

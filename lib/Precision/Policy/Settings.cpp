@@ -208,9 +208,11 @@ std::string PrecisionSettings::overrideSlots(StringRef text) {
                   .Case("f32", Float32Type::get(context))
                   .Case("f16", Float16Type::get(context))
                   .Case("bf16", BFloat16Type::get(context))
+                  .Case("i8", IntegerType::get(context, 8))
+                  .Case("f8", Float8E4M3FNType::get(context))
                   .Default(Type());
   if (!type)
-    return ("expected f32, f16 or bf16 for the type of slots, got " + text).str();
+    return ("expected f32, f16, bf16, i8 or f8 for the type of slots, got " + text).str();
   slots = type;
   slotsAreAsked = !type.isF32();
   return "";

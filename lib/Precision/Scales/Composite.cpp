@@ -35,7 +35,7 @@ void scales::attachCompositeScales(MLIRContext *context) {
   RecurrenceBackwardOp::attachInterface<RecurrenceBackward>(*context);
   // A step of an optimizer is in no proportion to a gradient's scale.
   attach<NotHomogeneous, SGDOp, AdamOp, AdagradOp, MomentumOp, AdamHatOp, RMSPropOp, LionOp, LAMBOp, LARSOp,
-         AdafactorOp>(context);
+         AdafactorOp, EncodeBlocksOp, DecodeBlocksOp>(context);
   // There before the backward pass alone, where nothing has a scale.
   attach<NotHomogeneous, CotangentOp, CustomGradientOp>(context);
   // Formed after the scales are gone from sight; its body is not looked at.

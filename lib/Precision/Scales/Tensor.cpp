@@ -95,5 +95,5 @@ void scales::attachTensorScales(MLIRContext *context) {
   attachPlain<Homogeneous, ScatterAddOp, CumSumOp, MaxPoolOp, MaxPoolBackwardOp, AvgPoolOp, AvgPoolBackwardOp, ResizeOp,
               ResizeBackwardOp, DropoutOp>(context);
   attach<Invariant, ArgReduceOp>(context);
-  attach<NotHomogeneous, IotaOp, RandomUniformOp>(context);
+  attach<NotHomogeneous, IotaOp, RandomUniformOp, BucketizeOp>(context);
 }

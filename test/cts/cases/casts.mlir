@@ -67,3 +67,24 @@ func.func @unsigned(%a: tensor<67xf64> {check.low = -99.0, check.high = 399.0}, 
   %7 = mpt.compare lt %0, %4 : tensor<67xui8>
   return %1, %3, %6, %7 : tensor<67xf64>, tensor<67xi64>, tensor<67xi64>, tensor<67xi1>
 }
+func.func @bucketize(%a: tensor<5x7xf64>) -> (tensor<5x7xi32>, tensor<5x7xi64>) {
+  %b = mpt.constant dense<[-1.0, -0.75, -0.5, 0.0, 0.25, 0.5, 1.0]> : tensor<7xf32>
+  %0 = mpt.bucketize %a, %b : (tensor<5x7xf64>, tensor<7xf32>) -> tensor<5x7xui8>
+  %1 = mpt.cast %0 : tensor<5x7xui8> to tensor<5x7xi32>
+  %2 = mpt.bucketize %a, %b : (tensor<5x7xf64>, tensor<7xf32>) -> tensor<5x7xi64>
+  return %1, %2 : tensor<5x7xi32>, tensor<5x7xi64>
+}
+func.func @encode_blocks(%a: tensor<8x96xf32>) -> (tensor<8x96xi32>, tensor<8x96xi32>, tensor<3xf32>, tensor<3xf32>) {
+  %0, %s = mpt.encode_blocks %a : (tensor<8x96xf32>) -> (tensor<8x96xui8>, tensor<3xf32>)
+  %1 = mpt.cast %0 : tensor<8x96xui8> to tensor<8x96xi32>
+  %2, %t = mpt.encode_blocks %a {is_signed = false} : (tensor<8x96xf32>) -> (tensor<8x96xui8>, tensor<3xf32>)
+  %3 = mpt.cast %2 : tensor<8x96xui8> to tensor<8x96xi32>
+  %4, %u = mpt.encode_blocks %a : (tensor<8x96xf32>) -> (tensor<8x96xf8E4M3FN>, tensor<3xf32>)
+  return %1, %3, %s, %u : tensor<8x96xi32>, tensor<8x96xi32>, tensor<3xf32>, tensor<3xf32>
+}
+func.func @decode_blocks(%a: tensor<8x96xi32> {check.low = 0.0, check.high = 256.0}, %s: tensor<3xf32>) -> (tensor<8x96xf32>, tensor<8x96xf32>) {
+  %0 = mpt.cast %a : tensor<8x96xi32> to tensor<8x96xui8>
+  %1 = mpt.decode_blocks %0, %s : (tensor<8x96xui8>, tensor<3xf32>) -> tensor<8x96xf32>
+  %2 = mpt.decode_blocks %0, %s {is_signed = false} : (tensor<8x96xui8>, tensor<3xf32>) -> tensor<8x96xf32>
+  return %1, %2 : tensor<8x96xf32>, tensor<8x96xf32>
+}

@@ -62,6 +62,26 @@ func.func @shared(%d: tensor<2x8xf32>, %a: tensor<8x8xf32>, %g: tensor<4x8xf32>)
   return %z, %new : tensor<2x8xf32>, tensor<4x8xf32>
 }
 
+// An update in another shape moves with the views that it reads.
+// CHECK-LABEL: func.func @reshaped
+// CHECK: %[[G:.*]] = mpt.neg
+// CHECK-NEXT: %[[R:.*]] = mpt.reshape %[[G]]
+// CHECK-NEXT: mpt.fusion(%[[R]])
+// CHECK: mpt.matmul
+func.func @reshaped(%d: tensor<2x8xf32>, %a: tensor<8x8xf32>, %h: tensor<4x8xf32>) -> tensor<2x8xf32> {
+  %g = mpt.neg %h : tensor<4x8xf32>
+  %z = mpt.matmul %d, %a : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %rows = mpt.reshape %g : (tensor<4x8xf32>) -> tensor<2x16xf32>
+  %new = mpt.fusion(%rows) : (tensor<2x16xf32>) -> tensor<2x16xf32> {
+  ^bb0(%q: tensor<2x16xf32>):
+    %s = mpt.neg %q : tensor<2x16xf32>
+    mpt.yield %s : tensor<2x16xf32>
+  }
+  %whole = mpt.reshape %new : (tensor<2x16xf32>) -> tensor<4x8xf32>
+  train.write @w, %whole : tensor<4x8xf32>
+  return %z : tensor<2x8xf32>
+}
+
 // The old value is read behind the update.
 // CHECK-LABEL: func.func @late
 // CHECK: mpt.fusion

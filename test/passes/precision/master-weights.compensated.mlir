@@ -2,7 +2,7 @@
 // RUN: mpt-opt %S/Inputs/mlp.mlir --precision-assign='policy=bf16-sr slots=bf16' --precision-insert-casts --precision-master-weights | FileCheck %s --check-prefix=SLOTS
 // RUN: mpt-opt %S/Inputs/mlp.mlir --precision-assign='policy=fp32 slots=bf16' --precision-insert-casts --precision-master-weights | FileCheck %s --check-prefix=FP32
 // RUN: not mpt-opt %S/Inputs/mlp.mlir --precision-assign='policy=bf16-sr slots=f16' --precision-insert-casts --precision-master-weights 2>&1 | FileCheck %s --check-prefix=NONE
-// RUN: not mpt-opt %S/Inputs/mlp.mlir --precision-assign=slots=f8 2>&1 | FileCheck %s --check-prefix=TYPE
+// RUN: not mpt-opt %S/Inputs/mlp.mlir --precision-assign=slots=f4 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: mpt-opt %s --split-input-file --precision-assign=policy=bf16-kahan --precision-insert-casts --precision-master-weights --verify-diagnostics
 
 // The forward pass reads the parameter alone; the update starts from it and its remainder.
@@ -44,7 +44,7 @@
 
 // The optimizer of this file does not say that its state may be f16.
 // NONE: expected optimizer slots that may be f16 for --slots=f16, got none: choose an optimizer with such slots, or leave the flag out
-// TYPE: expected f32, f16 or bf16 for the type of slots, got f8
+// TYPE: expected f32, f16, bf16, i8 or f8 for the type of slots, got f4
 
 module {
   // expected-error @below {{expected no state named w.remainder, which the rest of each rounding needs}}

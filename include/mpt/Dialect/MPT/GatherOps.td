@@ -20,5 +20,15 @@ def MPT_GatherNDOp : MPT_InferredOp<"gather_nd", "Movement"> {
   let arguments = (ins MPT_Number:$x, MPT_Int:$indices, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
   let results = (outs MPT_Number:$y);
 }
+def MPT_BucketizeOp : MPT_Op<"bucketize", "Pinned"> {
+  let summary = "how many of the ascending `boundaries` are not above x, element by element; 0 for NaN";
+  let description = [{
+    C1: y has x's shape. C2: boundaries is a vector of one element less than a power of two, so that a search takes as many
+    steps for each, and y counts up to all of them.
+  }];
+  let arguments = (ins MPT_Float:$x, MPT_Float:$boundaries);
+  let results = (outs MPT_Int:$y);
+  let hasVerifier = 1;
+}
 
 #endif

@@ -60,14 +60,15 @@ def Policy_PolicyOp : Policy_Op<"policy", [Symbol, SingleBlock, NoTerminator]> {
   let description = [{
     `storage` is the type of narrow values in memory, `compute` the type of GEMMs' operands in the forward pass,
     `accumulate` the type of running sums, `master` the type of what optimizers update between steps, `slots` the type
-    of optimizer slots that may be narrow: f16 of first moments, bf16 of sums of squares too. `gradients` is the type in which parameters' gradients wait for
+    of optimizer slots that may be narrow: f16 of first moments, bf16 of sums of squares too, i8 and f8E4M3FN of both, as
+    codes with a scale a block. `gradients` is the type in which parameters' gradients wait for
     the update, or, where it is an 8-bit type, that of GEMMs' operands that are gradients (those of activations are
     otherwise stored like activations). `parameter_gradients` is a further rounding of parameters' gradients. `slots` and
     `parameter_gradients` default to f32. `saved` is the type in which activations wait for the backward pass, storage's
     unless it is given. GEMMs' operands are converted from the storage type to 8-bit types.
     C1: storage is f16, bf16 or f32; compute is that or f8E4M3FN or f8E5M2, gradients too or f32. C2: accumulate is f32.
     C3: master is f32, or storage's type, which makes each parameter its own master. C4: slots and parameter_gradients
-    are at most f32. C5: saved is storage's type or an 8-bit one, and the latter goes without scales of tensors.
+    are at most f32, and slots of 8 bits are i8 or f8E4M3FN. C5: saved is storage's type or an 8-bit one, and the latter goes without scales of tensors.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, TypeAttr:$storage, TypeAttr:$compute, TypeAttr:$accumulate,
     TypeAttr:$master, TypeAttr:$gradients, OptionalAttr<TypeAttr>:$slots, OptionalAttr<TypeAttr>:$parameter_gradients,

@@ -1,0 +1,32 @@
+// RUN: mpt-opt %s --split-input-file --verify-diagnostics
+// What codes, their scales and boundaries have to be like.
+
+func.func @shape(%x: tensor<8xf32>) {
+  // expected-error @below {{C1: expected codes of the shape of 'tensor<8xf32>', got 'tensor<4x2xui8>'}}
+  %c, %s = mpt.encode_blocks %x : (tensor<8xf32>) -> (tensor<4x2xui8>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @scales(%c: tensor<8xui8>, %s: tensor<3xf32>) {
+  // expected-error @below {{C2: expected a vector of scales whose extent divides 8 elements, got 'tensor<3xf32>'}}
+  %x = mpt.decode_blocks %c, %s : (tensor<8xui8>, tensor<3xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @sign(%x: tensor<8xf32>) {
+  // expected-error @below {{C3: expected codes of ui8, or signed ones of f8E4M3FN, got 'f8E4M3FN'}}
+  %c, %s = mpt.encode_blocks %x {is_signed = false} : (tensor<8xf32>) -> (tensor<8xf8E4M3FN>, tensor<2xf32>)
+  return
+}
+
+// -----
+
+func.func @boundaries(%x: tensor<8xf32>, %b: tensor<4xf32>) {
+  // expected-error @below {{C2: expected a vector of 1, 3, 7, 15 or so on boundaries, got 'tensor<4xf32>'}}
+  %y = mpt.bucketize %x, %b : (tensor<8xf32>, tensor<4xf32>) -> tensor<8xui8>
+  return
+}
