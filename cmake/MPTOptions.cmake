@@ -36,7 +36,7 @@ if(MPT_SANITIZE)
   endif()
 endif()
 
-# For what is installed on machines with older C and C++ libraries.
+# For programs that are installed on machines with older C and C++ libraries.
 add_library(mpt_static_libstdcxx INTERFACE)
 if(NOT MPT_SANITIZE)
   target_link_options(mpt_static_libstdcxx INTERFACE -static-libstdc++)

@@ -9,7 +9,7 @@ if(MPT_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   get_directory_property(options COMPILE_OPTIONS)
   list(APPEND pch_flags ${options} $<$<BOOL:${MPT_WERROR}>:-Werror>)
   file(WRITE ${CMAKE_BINARY_DIR}/pch/sum.sh [[sed 's/^[^:]*: //; s/ \\$//' pch.h.pch.d | xargs cat | sha256sum >pch.h.pch.sum]])
-  # Not by ccache: the file names its headers by their full paths, which are another checkout's in what another one cached.
+  # Not by ccache: the file names its headers by their full paths, and an entry that another checkout cached has that one's.
   add_custom_command(
     OUTPUT ${MPT_PCH_FILE} ${MPT_PCH_FILE}.sum
     COMMAND ${CMAKE_CXX_COMPILER} ${pch_flags} -I${CMAKE_SOURCE_DIR}/include -I${CMAKE_BINARY_DIR}/include -isystem ${LLVM_INCLUDE_DIRS}

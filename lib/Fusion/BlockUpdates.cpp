@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates of 8-bit slots in the shape of their blocks.
-// Matcher: arithmetic element by element between codes and what states get.
+// Updates of 8-bit optimizer states in the shape of their blocks.
+// Matcher: arithmetic element by element between codes and the new values of states.
 #include "mpt/Fusion/BlockUpdates.h"
 
 #include "OpKinds.h"
@@ -50,10 +50,10 @@ private:
   Value asRows(Value value, GraphBuilder &b, IRMapping &mapping) const;
 
   SmallVector<int64_t> whole, rows;
-  SetVector<Operation *> ops, repeated; ///< what moves; what others read as well, which keep it as it is
+  SetVector<Operation *> ops, repeated; ///< the region; ops of it that others read as well, which keep them as they are
 };
 
-/// Adds what is connected with `seed`: readers of its results, and what its operands are made of.
+/// Adds the ops connected with `seed`: readers of its results, and producers of its operands.
 void BlockRegion::grow(Operation *seed) {
   SmallVector<Operation *> work{seed};
   while (!work.empty()) {

@@ -128,7 +128,7 @@ json::Object reportRungs(ModuleOp module) {
     }
     if (state.getRole() != train::Role::slot)
       continue;
-    // What codes save, less what their scales take.
+    // The saving of codes, less the bytes of their scales.
     StringRef codes = state.getSymName();
     if (codes.consume_back(".scale") && module.lookupSymbol<train::StateOp>(codes))
       slots -= bytes;

@@ -83,7 +83,7 @@ public:
   }
 
 private:
-  /// The elements of `value` that a replica has: of scales, those of its elements.
+  /// The elements of `value` that a replica has: of scales, the ones of its elements' blocks.
   int64_t shardSize(Value value) const {
     int64_t block = blockOf(value), elements = tensorType(value).getNumElements() * block;
     return static_cast<int64_t>(llvm::alignTo(llvm::divideCeil(elements, replicas), grain)) / block;

@@ -34,7 +34,7 @@ void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
   }
 }
 
-/// Adds the writes of what `op` makes, through views. False where something else reads a result.
+/// Adds the writes of the results of `op`, through views. False where something else reads a result.
 bool collectWrites(Operation *op, SmallVectorImpl<train::WriteOp> &writes) {
   return llvm::all_of(op->getUsers(), [&](Operation *user) {
     if (auto write = dyn_cast<train::WriteOp>(user))

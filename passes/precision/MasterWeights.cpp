@@ -110,7 +110,7 @@ private:
   static bool isCode(Type type) { return type.getIntOrFloatBitWidth() == 8; }
   bool isCodeOfMap() const { return settings.slots.isInteger(8); }
 
-  /// The update that reads a slot and nobody else does; null without one.
+  /// The update that reads an optimizer state and nobody else does; null without one.
   static OptimizerUpdate onlyUpdate(const Accesses &found) {
     OptimizerUpdate update;
     for (train::ReadOp read : found.reads)
@@ -122,7 +122,7 @@ private:
     return update;
   }
 
-  /// Whether a slot may be 8-bit codes: one kernel has to decode, update and encode it.
+  /// Whether an optimizer state may be 8-bit codes: one kernel has to decode, update and encode it.
   bool isCodable(train::StateOp state, const Accesses &found) const {
     int64_t elements = cast<RankedTensorType>(state.getType()).getNumElements();
     if (elements < kFewest || elements % kBlock != 0)
@@ -137,7 +137,7 @@ private:
     return true;
   }
 
-  /// Codes in the slot's place, and their scales in a state beside it.
+  /// Codes in the state's place, and their scales in a state beside it.
   LogicalResult storeAsCodes(train::StateOp state, Accesses &found) {
     std::string name = (state.getSymName() + ".scale").str();
     if (SymbolTable::lookupSymbolIn(getOperation(), name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer slots that a library keeps as 8-bit codes with a scale a block (--slots=i8, f8), read and written as numbers."""
+"""Optimizer states that a library keeps as 8-bit codes with a scale a block (--slots=i8, f8), read and written as numbers."""
 import numpy as np
 
 
@@ -20,7 +20,7 @@ def decode(codes: np.ndarray, scales: np.ndarray, table: np.ndarray | None) -> n
 
 
 def encode(values: np.ndarray, blocks: int, table: np.ndarray | None) -> tuple:
-    """Codes and scales; those of decoded values are what they were decoded from, where a block's largest value has the largest code."""
+    """Codes and scales; decoded values get the codes that they were decoded from, where a block's largest value has the largest code."""
     rows = values.reshape(blocks, -1)
     scales = np.maximum(np.abs(rows).max(axis=1), np.float32(1e-12))
     if table is None:

@@ -74,7 +74,7 @@ class OptimizerState:
         return {"state": state, "param_groups": groups}
 
     def table(self, name: str) -> np.ndarray | None:
-        """What the codes of a slot stand for, where they are no numbers."""
+        """The numbers of an optimizer state's codes, where codes are no numbers themselves."""
         return dynamic_map(signed=not name.endswith(".moment2")) if self.weights.states[name][1] == "uint8" else None
 
     def read(self, name: str) -> np.ndarray:

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --split-input-file --verify-diagnostics
-// What codes, their scales and boundaries have to be like.
+// Types that codes, their scales and boundaries have to have.
 
 func.func @shape(%x: tensor<8xf32>) {
   // expected-error @below {{C1: expected codes of the shape of 'tensor<8xf32>', got 'tensor<4x2xui8>'}}

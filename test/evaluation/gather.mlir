@@ -37,7 +37,7 @@ func.func @gather_nd_batch() {
   return
 }
 
-// A boundary belongs to what is above it; NaN is above none.
+// A boundary belongs to the numbers above it; NaN is above none.
 func.func @bucketize() {
   %x = mpt.constant dense<[[-9.0, -1.0, -0.5], [0.0, 2.0, 0x7FC00000]]> : tensor<2x3xf32>
   %b = mpt.constant dense<[-1.0, 0.0, 2.0]> : tensor<3xf32>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizer slots in 8 bits: codes and scales against the published formulas, training, state files, replicas."""
+"""Optimizer states in 8 bits: codes and scales against the published formulas, training, state files, replicas."""
 import pathlib
 
 import ml_dtypes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates of 8-bit slots in the shape of their blocks.
+// Updates of 8-bit optimizer states in the shape of their blocks.
 #ifndef MPT_FUSION_BLOCKUPDATES_H
 #define MPT_FUSION_BLOCKUPDATES_H
 

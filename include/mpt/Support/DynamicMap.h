@@ -7,7 +7,7 @@
 
 namespace mpt {
 
-/// What the codes stand for, ascending: seven decades below 1, each in twice as many parts as the one below it, with
+/// The numbers of the codes, ascending: seven decades below 1, each in twice as many parts as the one below it, with
 /// both signs, or without negative values and twice as fine.
 std::array<float, 256> dynamicMap(bool isSigned);
 /// Entry i is the least number whose code is above i.

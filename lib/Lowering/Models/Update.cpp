@@ -200,7 +200,7 @@ private:
   }
 };
 
-/// The slot of squares, null where an optimizer has none.
+/// The state of squares, null where an optimizer has none.
 template <typename Op> Value squaresOf(Op op) {
   if constexpr (llvm::is_one_of<Op, AdamOp, AdamHatOp, LAMBOp>::value)
     return op.getMoment2();

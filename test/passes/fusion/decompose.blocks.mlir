@@ -5,8 +5,8 @@ train.state parameter @w : tensor<32x128xf32>
 train.state slot @m : tensor<32x128xui8>
 train.state slot @m.scale : tensor<16xf32>
 
-// The whole update has a row a block: one kernel, which reads and writes codes. What others read of the gradient keeps
-// its shape.
+// The whole update has a row a block: one kernel, which reads and writes codes. The gradient, which others
+// read as well, keeps its shape.
 // CHECK-LABEL: func.func @update
 // CHECK-DAG: mpt.abs %{{.*}} : tensor<32x128xf32>
 // CHECK-DAG: mpt.gather %{{.*}}, %{{.*}} : (tensor<256xf32>, tensor<16x256xui8>) -> tensor<16x256xf32>
