@@ -76,8 +76,9 @@ public:
       module.emitError() << "expected optimizer slots that may be " << type << " for --slots=" << type
                          << ", got none: choose an optimizer with such slots, or leave the flag out";
       if (isCode(settings.slots))
-        mlir::emitRemark(module.getLoc()) << "those may be that an update reads element by element, of " << kFewest
-                                          << " elements and more, a multiple of " << kBlock;
+        mlir::emitRemark(module.getLoc())
+            << "8 bits are for slots of " << kFewest << " elements and more, a multiple of " << kBlock
+            << ", that an update reads element by element";
       signalPassFailure();
     }
   }

@@ -27,7 +27,7 @@
 
 // WHY: not in 8 bits: expected 4096 elements and more in blocks of 256, got 128
 // NONE: expected optimizer slots that may be i8 for --slots=i8, got none: choose an optimizer with such slots, or leave the flag out
-// NONE: those may be that an update reads element by element, of 4096 elements and more, a multiple of 256
+// NONE: 8 bits are for slots of 4096 elements and more, a multiple of 256, that an update reads element by element
 module {
   train.state parameter @w : tensor<32x128xf32> = dense<0.5> : tensor<32x128xf32>
   train.state slot @w.moment1 : tensor<32x128xf32> of "w" = dense<0.0> : tensor<32x128xf32>
