@@ -240,7 +240,9 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   if (torch && use.function && isList && made == Made::No &&
       cast<RankedTensorType>(state.getType()).getNumElements() > 1)
     return "";
-  if (torch ? isTorchPath(name) : use.either && isList && made == Made::No)
+  // Rows beside a layer's result are a token, or the zeros of a padding.
+  bool isToken = use.token && name.contains('.') && !isZero(state);
+  if (torch ? isTorchPath(name) : (use.either || isToken) && isList && made == Made::No)
     return "";
   if (use.initialState)
     return "initial state";
