@@ -83,7 +83,7 @@ struct Known {
 class Update {
 public:
   Update(train::StateOp parameter, ArrayRef<Value> targets, const Known &known)
-      : known(known), parameter(parameter.getSymNameAttr()) {
+      : known(known), parameter(parameter.getSymNameAttr()), newValue(targets.front()) {
     collect(targets);
     findCuts(targets);
   }
@@ -201,28 +201,24 @@ private:
     chain.truncate(end);
   }
 
-  /// True where sums and differences alone lead from `value` to one with the parameter.
+  /// True where sums and differences alone lead from `value` to the parameter's new value, or to one with the parameter
+  /// itself. Its decay by a factor does not count: it is added to gradients too, before the rate.
   bool isAddedAsItIs(Value value) const {
+    auto isParameter = [&](Value operand) {
+      while (auto cast = operand.getDefiningOp<CastOp>())
+        operand = cast->getOperand(0);
+      auto read = operand.getDefiningOp<train::ReadOp>();
+      return read && read.getStateAttr().getAttr() == parameter;
+    };
     Ops seen;
     SmallVector<Value> work{value};
     while (!work.empty())
       for (Operation *user : work.pop_back_val().getUsers())
         if (isa<AddOp, SubOp, NegOp, CastOp>(user) && seen.insert(user).second) {
-          if (llvm::any_of(user->getOperands(), [&](Value operand) { return isParameter(operand); }))
+          if (user->getResult(0) == newValue || llvm::any_of(user->getOperands(), isParameter))
             return true;
           work.push_back(user->getResult(0));
         }
-    return false;
-  }
-
-  bool isParameter(Value value) const {
-    while (Operation *op = value.getDefiningOp()) { // decayed, perhaps
-      if (auto read = dyn_cast<train::ReadOp>(op))
-        return read.getStateAttr().getAttr() == parameter;
-      if (!isa<CastOp>(op) && !factorOf(op, op->getOperand(0)))
-        return false;
-      value = op->getOperand(0);
-    }
     return false;
   }
 
@@ -251,6 +247,7 @@ private:
 
   const Known &known;
   StringAttr parameter; ///< the symbol
+  Value newValue;       ///< of the parameter
   std::vector<Operation *> ops;
   DenseMap<Operation *, int64_t> positions;
   SmallVector<Value> cuts; ///< the values that all goes through, in order

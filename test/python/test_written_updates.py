@@ -103,6 +103,24 @@ def test_what_updates_make_of_parameters_starts_from_masters(update, policy, lim
         assert distance(trainer.parameter("w") - w, wanted) < limit
 
 
+def test_a_scale_of_the_file_is_no_rate(tmp_path):
+    """The gradient is divided by the file's own loss scale before the parameter's decay is added: both come before the rate."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+      g (float[8,4] x, float[8,3] t, float scale) => (float loss, float[4,3] w_next) {
+        y = MatMul(x, w)  d = Sub(y, t)  q = Mul(d, d)  loss = ReduceMean<keepdims = 0>(q)
+        dy = Mul(d, share)  scaled = Mul(dy, scale)  xt = Transpose(x)  large = MatMul(xt, scaled)  gw = Div(large, scale)
+        decay = Mul(w, small)  sum = Add(gw, decay)  move = Mul(sum, rate)  w_next = Sub(w, move) }""")
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((4, 3)).astype(np.float32)
+    values = {"w": w, "share": np.float32(2 / 24), "small": np.float32(1e-3), "rate": np.float32(.02)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in values.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    x, t = (rng.standard_normal(shape).astype(np.float32) for shape in ((8, 4), (8, 3)))
+    with mpt.Trainer(mpt.compile(tmp_path / "m.onnx", quiet=True, out=tmp_path / "out"), threads=1) as trainer:
+        _, gradients = trainer.gradients({"x": x, "t": t, "scale": np.float32(128)})
+    assert distance(gradients["w"], x.T @ (x @ w - t) * 2 / 24) < 1e-5
+
+
 @pytest.mark.parametrize("flags", [{"forward_only": True}, {"emit": "onnx"}])
 def test_a_loss_scale_without_effect_is_an_error(flags, tmp_path):
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x) => (float[2,2] y) { y = MatMul(x, w) }""")
