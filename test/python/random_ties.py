@@ -32,6 +32,8 @@ class Again(nn.Module):
     def __init__(self, draw, pool):
         super().__init__()
         self.of, self.how = draw.one(pool), draw.one(["same", "weight", "transposed", "bias"])
+        if self.how == "same" and self.of.fc.bias is None:  # a file of two layers that begin as copies looks the same
+            self.how = "weight"
         self.bias = nn.Parameter(torch.randn(WIDTH) * .3)
         if self.how == "bias" and self.of.fc.bias is not None:  # of equal values nothing tells that they are one
             nn.init.normal_(self.of.fc.bias)
@@ -156,7 +158,7 @@ class Steps(nn.Module):
         kind = draw.one([nn.RNN, nn.LSTM, nn.GRU])
         self.cells = kind(WIDTH, WIDTH, draw.one([1, 2]), batch_first=draw.chance(.5))
         for name, tensor in self.cells.named_parameters():
-            if "bias" in name:
+            if "bias" in name and not draw.dynamo:  # the second exporter folds the first step, which then says no layer
                 nn.init.constant_(tensor, draw.equal)
 
     def forward(self, h):
@@ -200,6 +202,8 @@ class Equal(nn.Module):
     def __init__(self, draw, how=None):
         super().__init__()
         self.how = how or draw.one(self.KINDS[:2] if draw.dynamo else self.KINDS)  # the second exporter folds the others
+        if self.how == "standardized" and draw.form == "constants":  # its scale of ones is one of the exporter's constants
+            self.how = "norm"
         self.branches = nn.ModuleList(Branch(self.how) for _ in range(2))
         self.scales = nn.ParameterList(nn.Parameter(torch.full((WIDTH,), .5)) for _ in self.branches)
 
@@ -210,8 +214,8 @@ class Equal(nn.Module):
 
 
 class Draw:
-    def __init__(self, seed, dynamo):
-        self.rng, self.dynamo = np.random.default_rng(seed), dynamo
+    def __init__(self, seed, dynamo, form):
+        self.rng, self.dynamo, self.form = np.random.default_rng(seed), dynamo, form
         # The second exporter leaves biases of zeros out.
         self.equal = .25 if dynamo or self.chance(.3) else 0.
 
@@ -252,7 +256,7 @@ def make(seed, equal=None):
     """(module, input, whether by the second exporter, form of the file); with `equal`, a module of this kind of Equal alone."""
     dynamo, form = seed % 2 == 1, FORMS[seed // 2 % len(FORMS)]
     torch.manual_seed(seed)
-    draw = Draw(seed, dynamo)
+    draw = Draw(seed, dynamo, form)
     return Model(draw, equal).eval(), torch.randint(0, WORDS, (BATCH, ROWS)), dynamo, form
 
 

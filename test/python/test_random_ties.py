@@ -17,7 +17,7 @@ runtime = pytest.importorskip("onnxruntime")
 import mpt  # noqa: E402
 import random_ties  # noqa: E402
 
-RATE, STEPS = .2, 3
+RATE, STEPS = .02, 3  # a norm whose scale is zero moves far at larger ones
 
 
 def all_of(gradients):
@@ -57,7 +57,7 @@ def check(seed, folder, edit=None, equal=None):
     np.testing.assert_allclose(session.run(None, {"x": x.numpy()})[0], got, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize("seed", [*range(14), 1048])  # the last one applies a layer twice whose bias begins as another does
 def test_random_ties(seed, tmp_path):
     check(seed, tmp_path)
 

@@ -212,11 +212,14 @@ private:
     // A tensor that is called after another module than any that reads it is one of them all on purpose.
     bool onPurpose = isElsewhere(tensor.name(), uses), numbered = shapes.size() == 1 && !onPurpose;
     bool alike = !onPurpose && uses.size() > 1 && isSplat(tensor);
+    bool oneBias = haveOneBias(uses);
     Layers layers;
     for (auto [use, number] : llvm::zip_equal(uses, numbers)) {
       // A name that the exporter has made says nothing of a module.
       bool named = use.alias.find("::") == std::string::npos && !isGeneratedName(use.alias);
       std::string key = (named ? use.alias : "") + "|" + (alike ? scopeOf(*use.node) : numbered ? number : "");
+      if (oneBias)
+        key = "";
       layers[names.insert(key).first->getKey()].push_back(use);
     }
     auto bytes = static_cast<int64_t>(tensor.ByteSizeLong() * layers.size());
@@ -224,6 +227,28 @@ private:
       return {};
     cloned += layers.size() > 1 ? bytes : 0;
     return layers;
+  }
+
+  /// The name under which a layer reads its bias; empty where that is not the name of a parameter.
+  std::string biasBeside(const Use &use) const {
+    SmallVector<const NodeProto *> nodes{use.node};
+    for (const Use &reader : readers.lookup(use.node->output(0)))
+      if (reader.node->op_type() == "Add")
+        nodes.push_back(reader.node);
+    for (const NodeProto *node : nodes)
+      for (const std::string &input : node->input())
+        if (const TensorProto *tensor = tensors.lookup(originOf(input));
+            tensor && isVector(*tensor) && isParameterName(input))
+          return input;
+    return "";
+  }
+
+  /// True of one module that is applied several times: an exporter that writes an alias for each tensor that it has
+  /// merged would have written one for a second module's bias.
+  bool haveOneBias(ArrayRef<Use> uses) const {
+    bool hasAliases = llvm::any_of(uses, [](const Use &use) { return !use.alias.empty(); });
+    std::string bias = hasAliases ? biasBeside(uses.front()) : "";
+    return !bias.empty() && llvm::all_of(uses, [&](const Use &use) { return biasBeside(use) == bias; });
   }
 
   bool isElsewhere(StringRef name, ArrayRef<Use> uses) const {
@@ -236,7 +261,8 @@ private:
   std::string modulesOf(const TensorProto &tensor) {
     llvm::StringSet<> scopes, kinds;
     std::string text;
-    for (const Use &use : usesOf(tensor)) {
+    SmallVector<Use> uses = usesOf(tensor);
+    for (const Use &use : uses) {
       if (!operands.contracts(*use.node, use.operand))
         return "";
       kinds.insert(use.node->op_type());
@@ -244,7 +270,7 @@ private:
       if (!scope.empty() && scopes.insert(scope).second)
         text += (text.empty() ? "" : ", ") + scope;
     }
-    bool onPurpose = isElsewhere(tensor.name(), usesOf(tensor));
+    bool onPurpose = isElsewhere(tensor.name(), uses) || haveOneBias(uses);
     return scopes.size() > 1 && kinds.size() == 1 && !onPurpose ? text : "";
   }
 
