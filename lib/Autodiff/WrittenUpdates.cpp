@@ -38,11 +38,17 @@ bool isNumber(Value value) {
   return op && isa<BroadcastOp, ReshapeOp, CastOp, NegOp>(op) && isNumber(op->getOperand(0));
 }
 
+/// A number before it was given a tensor's shape.
+Value withoutShape(Value value) {
+  for (Operation *op; (op = value.getDefiningOp()) && isa<BroadcastOp, ReshapeOp, CastOp>(op);)
+    value = op->getOperand(0);
+  return value;
+}
+
 /// The number that a constant holds everywhere.
 std::optional<double> numberOf(Value value) {
   DenseElementsAttr constant;
-  for (Operation *op; (op = value.getDefiningOp()) && isa<BroadcastOp, ReshapeOp, CastOp>(op);)
-    value = op->getOperand(0);
+  value = withoutShape(value);
   if (!matchPattern(value, m_Constant(&constant)) || !constant.isSplat() || !isa<FloatType>(constant.getElementType()))
     return std::nullopt;
   return constant.getSplatValue<APFloat>().convertToDouble();
@@ -201,25 +207,55 @@ private:
     chain.truncate(end);
   }
 
+  bool isParameter(Value value) const {
+    while (auto cast = value.getDefiningOp<CastOp>())
+      value = cast->getOperand(0);
+    auto read = value.getDefiningOp<train::ReadOp>();
+    return read && read.getStateAttr().getAttr() == parameter;
+  }
+
   /// True where sums and differences alone lead from `value` to the parameter's new value, or to one with the parameter
   /// itself. Its decay by a factor does not count: it is added to gradients too, before the rate.
   bool isAddedAsItIs(Value value) const {
-    auto isParameter = [&](Value operand) {
-      while (auto cast = operand.getDefiningOp<CastOp>())
-        operand = cast->getOperand(0);
-      auto read = operand.getDefiningOp<train::ReadOp>();
-      return read && read.getStateAttr().getAttr() == parameter;
-    };
     Ops seen;
     SmallVector<Value> work{value};
-    while (!work.empty())
-      for (Operation *user : work.pop_back_val().getUsers())
-        if (isa<AddOp, SubOp, NegOp, CastOp>(user) && seen.insert(user).second) {
-          if (user->getResult(0) == newValue || llvm::any_of(user->getOperands(), isParameter))
-            return true;
-          work.push_back(user->getResult(0));
-        }
+    while (!work.empty()) {
+      Value from = work.pop_back_val();
+      for (Operation *user : from.getUsers()) {
+        if (isAveraged(user, from))
+          return true;
+        if (!isa<AddOp, SubOp, NegOp, CastOp>(user) || !seen.insert(user).second)
+          continue;
+        if (user->getResult(0) == newValue ||
+            llvm::any_of(user->getOperands(), [&](Value operand) { return isParameter(operand); }))
+          return true;
+        work.push_back(user->getResult(0));
+      }
+    }
     return false;
+  }
+
+  /// parameter * (1 - k) + value * k, as with schedule-free optimizers: `value` moves as a parameter does.
+  bool isAveraged(Operation *product, Value value) const {
+    Value weight = factorOf(product, value);
+    return weight && isa<MulOp>(product) && llvm::any_of(product->getUsers(), [&](Operation *sum) {
+      return isa<AddOp>(sum) && llvm::any_of(sum->getOperands(), [&](Value term) {
+        Operation *kept = term.getDefiningOp<MulOp>();
+        return kept && llvm::any_of(kept->getOperands(), [&](Value operand) {
+          Value rest = isParameter(operand) ? factorOf(kept, operand) : Value();
+          return rest && (isRestToOne(rest, weight) || isRestToOne(weight, rest));
+        });
+      });
+    });
+  }
+  /// `value` is one less `other`.
+  static bool isRestToOne(Value value, Value other) {
+    std::optional<double> a = numberOf(value), b = numberOf(other);
+    if (a && b)
+      return std::abs(*a + *b - 1.0) < 1e-6;
+    auto difference = withoutShape(value).getDefiningOp<SubOp>();
+    return difference && numberOf(difference->getOperand(0)) == 1.0 &&
+           withoutShape(difference->getOperand(1)) == withoutShape(other);
   }
 
   /// Whether behind `reader` a number, which is the rate then, comes in.

@@ -121,6 +121,24 @@ def test_a_scale_of_the_file_is_no_rate(tmp_path):
     assert distance(gradients["w"], x.T @ (x @ w - t) * 2 / 24) < 1e-5
 
 
+def test_a_parameter_that_averages_another_state(tmp_path):
+    """Schedule-free SGD: the rate stands on the gradient, which moves a state, and the parameter is a mean of that state and itself."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+      g (float[8,4] x, float[8,3] t, float[4,3] z, float count) => (float loss, float[4,3] w_next, float[4,3] z_next, float count_next) {
+        y = MatMul(x, w)  d = Sub(y, t)  q = Mul(d, d)  loss = ReduceMean<keepdims = 0>(q)
+        dy = Mul(d, share)  xt = Transpose(x)  gw = MatMul(xt, dy)  count_next = Add(count, one)  k = Div(one, count_next)  kept = Sub(one, k)
+        move = Mul(gw, rate)  z_next = Sub(z, move)  old = Mul(w, kept)  new = Mul(z_next, k)  w_next = Add(old, new) }""")
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((4, 3)).astype(np.float32)
+    values = {"w": w, "share": np.float32(2 / 24), "one": np.float32(1), "rate": np.float32(.02)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in values.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    x, t = (rng.standard_normal(shape).astype(np.float32) for shape in ((8, 4), (8, 3)))
+    with mpt.Trainer(mpt.compile(tmp_path / "m.onnx", quiet=True, out=tmp_path / "out"), threads=1) as trainer:
+        _, gradients = trainer.gradients({"x": x, "t": t, "z": w, "count": np.float32(0)})
+    assert distance(gradients["w"], x.T @ (x @ w - t) * 2 / 24) < 1e-5
+
+
 @pytest.mark.parametrize("flags", [{"forward_only": True}, {"emit": "onnx"}])
 def test_a_loss_scale_without_effect_is_an_error(flags, tmp_path):
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[2,2] x) => (float[2,2] y) { y = MatMul(x, w) }""")
