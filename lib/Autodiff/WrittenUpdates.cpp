@@ -29,6 +29,21 @@ Ops sliceOf(Value value) {
 
 bool isOne(Value value) { return tensorType(value).getNumElements() == 1; }
 
+/// The inputs and states of one element that `value` is computed from.
+DenseSet<Value> numbersBehind(Value value) {
+  DenseSet<Value> numbers;
+  auto take = [&](Value root) {
+    if (isOne(root) && (isa<BlockArgument>(root) || root.getDefiningOp<train::ReadOp>()))
+      numbers.insert(root);
+  };
+  take(value);
+  for (Operation *op : sliceOf(value)) {
+    llvm::for_each(op->getOperands(), take);
+    llvm::for_each(op->getResults(), take);
+  }
+  return numbers;
+}
+
 /// One number, whatever the shape.
 bool isNumber(Value value) {
   DenseElementsAttr constant;
@@ -198,13 +213,20 @@ private:
     while (end > 1 && chain[end - 1].getDefiningOp<NegOp>())
       --end;
     Value factor = end > 1 ? factorOf(chain[end - 1].getDefiningOp(), chain[end - 2]) : Value();
-    if (!factor || (!isStep && scalesLater(reader) && !isWeight(chain[end - 1].getDefiningOp(), reader, chain.back())))
+    if (!factor || isInGradient(factor, chain.front()) ||
+        (!isStep && scalesLater(reader) && !isWeight(chain[end - 1].getDefiningOp(), reader, chain.back())))
       return;
     // A rate that changes may have several factors.
     do
       factor = --end > 1 ? factorOf(chain[end - 1].getDefiningOp(), chain[end - 2]) : Value();
-    while (factor && !numberOf(factor));
+    while (factor && !numberOf(factor) && !isInGradient(factor, chain.front()));
     chain.truncate(end);
+  }
+
+  /// True of the file's own loss scale, with which its backward pass begins.
+  static bool isInGradient(Value factor, Value gradient) {
+    DenseSet<Value> own = numbersBehind(factor), all = own.empty() ? own : numbersBehind(gradient);
+    return llvm::any_of(own, [&](Value number) { return all.contains(number); });
   }
 
   bool isParameter(Value value) const {
