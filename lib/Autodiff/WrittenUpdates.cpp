@@ -261,14 +261,14 @@ private:
   bool isAveraged(Operation *product, Value value) const {
     Value weight = factorOf(product, value);
     return weight && isa<MulOp>(product) && llvm::any_of(product->getUsers(), [&](Operation *sum) {
-      return isa<AddOp>(sum) && llvm::any_of(sum->getOperands(), [&](Value term) {
-        Operation *kept = term.getDefiningOp<MulOp>();
-        return kept && llvm::any_of(kept->getOperands(), [&](Value operand) {
-          Value rest = isParameter(operand) ? factorOf(kept, operand) : Value();
-          return rest && (isRestToOne(rest, weight) || isRestToOne(weight, rest));
-        });
-      });
-    });
+             return isa<AddOp>(sum) && llvm::any_of(sum->getOperands(), [&](Value term) {
+                      Operation *kept = term.getDefiningOp<MulOp>();
+                      return kept && llvm::any_of(kept->getOperands(), [&](Value operand) {
+                               Value rest = isParameter(operand) ? factorOf(kept, operand) : Value();
+                               return rest && (isRestToOne(rest, weight) || isRestToOne(weight, rest));
+                             });
+                    });
+           });
   }
   /// `value` is one less `other`.
   static bool isRestToOne(Value value, Value other) {

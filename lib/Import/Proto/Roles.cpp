@@ -3,6 +3,7 @@
 // Matcher: nodes of a file by their type, and the values that their subgraphs yield.
 #include "Roles.h"
 
+#include "FixedTensors.h"
 #include "Uses.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
@@ -12,13 +13,10 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/Regex.h"
-
-#include <cmath>
 
 using namespace mlir;
 using namespace mpt;
@@ -109,7 +107,7 @@ static Made madeByTools(StringRef name) {
   StringRef op = node.substr(node.rfind('/') + 1);
   if (op.rtrim("0123456789").ends_with("_"))
     op = op.rtrim("0123456789").drop_back();
-  return moves("", op) ? Made::ByMovement : Made::Somehow;
+  return moves("", op) && op != "Constant" ? Made::ByMovement : Made::Somehow; // a number in the code of a module
 }
 
 bool mpt::isGeneratedName(StringRef name) { return madeByTools(name) != Made::No; }
@@ -143,72 +141,6 @@ static bool isTorchPath(StringRef name) {
   return !last.empty() && !buffer && plain && (name.contains('.') || !isGeneratedName(name));
 }
 
-/// True where each element fulfils `is`; false where the values are not known.
-static bool allElements(train::StateOp state, function_ref<bool(double)> is) {
-  auto number = [&](const APFloat &value) { return is(value.convertToDouble()); };
-  if (auto values = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr())) // a splat may be of any extents
-    return values.isSplat() ? number(values.getSplatValue<APFloat>())
-                            : llvm::all_of(values.getValues<APFloat>(), number);
-  auto resource = dyn_cast_or_null<DenseF32ResourceElementsAttr>(state.getValueAttr());
-  std::optional<ArrayRef<float>> values = resource ? resource.tryGetAsArrayRef() : std::nullopt;
-  return values && llvm::all_of(*values, is);
-}
-
-static bool isZero(train::StateOp state) {
-  return allElements(state, [](double value) { return value == 0; });
-}
-
-/// A tensor that is added to scores before a softmax so that some count nothing: 0 and one number far below.
-static bool isMask(train::StateOp state) {
-  return cast<RankedTensorType>(state.getType()).getNumElements() > 1 && !isZero(state) &&
-         allElements(state, [](double value) { return value == 0 || value <= -1e3; });
-}
-
-/// The first `count` elements, of which large tensors are read no further; none where they are not FP32 or all equal.
-static SmallVector<float> floatsOf(train::StateOp state, int64_t count) {
-  if (auto resource = dyn_cast_or_null<DenseF32ResourceElementsAttr>(state.getValueAttr()))
-    if (std::optional<ArrayRef<float>> values = resource.tryGetAsArrayRef())
-      return SmallVector<float>(values->take_front(count));
-  auto dense = dyn_cast_or_null<DenseElementsAttr>(state.getValueAttr());
-  if (!dense || dense.isSplat() || !dense.getElementType().isF32())
-    return {};
-  return llvm::to_vector(llvm::make_range(dense.value_begin<float>(), dense.value_begin<float>() + count));
-}
-
-/// Rows of sines and cosines of growing positions, in pairs or in halves, or of one of them from position 0 on.
-static bool isSinusoidal(train::StateOp state) {
-  auto type = cast<RankedTensorType>(state.getType());
-  int64_t width = type.getRank() >= 2 ? type.getShape().back() : 0;
-  int64_t rows = width < 2 ? 0 : std::min<int64_t>(type.getNumElements() / width, 4);
-  SmallVector<float> values = rows < 3 ? SmallVector<float>() : floatsOf(state, rows * width);
-  if (values.empty())
-    return false;
-  auto near = [](double a, double b) { return std::abs(a - b) <= 1e-3; };
-  auto circles = [&](int64_t apart, int64_t stride) {
-    for (int64_t row = 0; row < 4; ++row)
-      for (int64_t i = 0; i < width / 2; ++i) {
-        double a = values[row * width + i * stride], b = values[row * width + i * stride + apart];
-        if (!near(a * a + b * b, 1))
-          return false;
-      }
-    return true;
-  };
-  // cos 2a = 2 (cos a)^2 - 1, and (sin 2a)^2 = (2 sin a cos a)^2.
-  auto doubles = [&](double first) {
-    bool any = false;
-    for (int64_t i = 0; i < width; ++i) {
-      double once = values[width + i], twice = values[2 * width + i], square = once * once;
-      if (!near(values[i], first) ||
-          (first == 1 ? !near(twice, 2 * square - 1) : !near(twice * twice, 4 * square * (1 - square))))
-        return false;
-      any |= !near(once, first);
-    }
-    return any;
-  };
-  bool pairs = width % 2 == 0 && width >= 4 && rows == 4;
-  return (pairs && (circles(1, 2) || circles(width / 2, 1))) || doubles(1) || doubles(0);
-}
-
 /// Why the tensor is no parameter; empty for one. The exporter's declaration comes first, then values and uses, and
 /// names decide the cases that these leave open.
 static std::string whyHeld(train::StateOp state, const TensorUse &use, const proto::Declared *declared, bool torch) {
@@ -230,8 +162,8 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "";
   if (isBufferName(name))
     return "called like a buffer";
-  if (isSinusoidal(state))
-    return "sinusoidal table";
+  if (StringRef meaning = fixedMeaning(state, use.weight); !meaning.empty())
+    return meaning.str();
   if (isFolded || (use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
     return "";
   if (use.standardizes)
@@ -242,7 +174,8 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "";
   // Rows beside a layer's result are a token, or the zeros of a padding.
   bool isToken = use.token && name.contains('.') && !isZero(state);
-  if (torch ? isTorchPath(name) : (use.either || isToken) && isList && made == Made::No)
+  bool isParameter = (use.either || isToken) && isList && made == Made::No && !isNumberOfFormula(state);
+  if (torch ? isTorchPath(name) : isParameter)
     return "";
   if (use.initialState)
     return "initial state";
