@@ -628,8 +628,14 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   addDefaults(model);
   dropListedInitializers(*model.mutable_graph(), opsetVersion(model, ""));
   GraphProto &graph = *model.mutable_graph();
-  // Shapes in the file may hold symbols that are numbers now; inference finds them again.
-  graph.clear_value_info();
+  // Shapes in the file may hold symbols that are numbers now, and converters declare some wrongly; inference finds them
+  // again.
+  visitGraphs(graph, [&](GraphProto &part) {
+    part.clear_value_info();
+    for (ValueInfoProto &output : *part.mutable_output())
+      if (&part != &graph && output.type().has_tensor_type())
+        output.mutable_type()->mutable_tensor_type()->clear_shape();
+  });
   llvm::StringMap<const ValueInfoProto *> inputs;
   for (const ValueInfoProto &input : graph.input())
     inputs[input.name()] = &input;
