@@ -175,3 +175,19 @@ def test_numbers_of_formulas_are_held(number, role, tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
     text = subprocess.run([tool().with_name("mpt-translate"), "--import-core", tmp_path / "m.onnx"], capture_output=True, text=True, check=True).stdout
     assert ("parameter @number" in text) == (role == "trains"), text
+
+
+def test_fixed_filters_of_inputs_stay_wide(tmp_path):
+    """A resampled signal is still the input: what a logarithm shows of it would be the filters' roundings."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,512] x) => (float[1,4,98] y) {
+      a = Conv<strides = [2]>(x, low)  b = Conv<strides = [2]>(a, low)  m = Abs(b)  e = Add(m, tiny)  l = Log(e)  y = Conv(l, w) }""")
+    taps = np.sinc((np.arange(31) - 15) / 2) * np.hamming(31) / 2
+    values = {"low": taps.reshape(1, 1, 31), "tiny": np.array(1e-3), "w": np.random.default_rng(0).standard_normal((4, 1, 9))}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v, np.float32), n) for n, v in values.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    subprocess.run([tool().with_name("mpt-opt"), tmp_path / "m.onnx", "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", tmp_path / "n.onnx"],
+                   check=True)
+    written = onnx.load(tmp_path / "n.onnx")
+    casts = {node.output[0] for node in written.graph.node if node.op_type == "Cast" and node.attribute[0].i == onnx.TensorProto.FLOAT16}
+    narrow = [bool(casts.intersection(node.input)) for node in written.graph.node if node.op_type == "Conv"]
+    assert narrow == [False, False, True]

@@ -34,11 +34,13 @@ struct Meaning {
   double least = 0;        ///< of a constant over a count: the least magnitude; 0 where there is no such quotient
 
   bool constant = false;     ///< its elements are in the file
+  bool filter = false;       ///< of a constant: values that nobody trains, as of a Fourier basis or a blur
   double smallest = 0;       ///< of a constant, or of a value with it as floor or epsilon: the least magnitude but zero
   int64_t elements = 0;      ///< of a constant, before it was repeated
   double rootMeanSquare = 0; ///< of a constant's elements, or a parameter's first ones; 0 where it is not known
 
   bool counted() const { return steps > 0; }
+  bool isFilter() const { return constant && filter; }
   double magnitude() const { return bounded ? std::max(std::abs(low), std::abs(high)) : kUnbounded; }
 };
 

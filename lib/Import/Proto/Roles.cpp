@@ -3,12 +3,12 @@
 // Matcher: nodes of a file by their type, and the values that their subgraphs yield.
 #include "Roles.h"
 
-#include "FixedTensors.h"
 #include "Uses.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Interfaces/FixedTensors.h"
 #include "mpt/Support/NearNames.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -148,7 +148,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
   if (use.classes)
     return "weights of a loss's classes";
-  if (isMask(state))
+  if (isMask(state.getValueAttr()))
     return "mask";
   if (use.angle)
     return "feeds an angle";
@@ -162,7 +162,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "";
   if (isBufferName(name))
     return "called like a buffer";
-  if (StringRef meaning = fixedMeaning(state, use.weight); !meaning.empty())
+  if (StringRef meaning = fixedMeaning(state.getValueAttr(), use.weight); !meaning.empty())
     return meaning.str();
   if (isFolded || (use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
     return "";
@@ -173,14 +173,14 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
       cast<RankedTensorType>(state.getType()).getNumElements() > 1)
     return "";
   // Rows beside a layer's result are a token, or the zeros of a padding.
-  bool isToken = use.token && name.contains('.') && !isZero(state);
-  bool isParameter = (use.either || isToken) && isList && made == Made::No && !isNumberOfFormula(state);
+  bool isToken = use.token && name.contains('.') && !isZero(state.getValueAttr());
+  bool isParameter = (use.either || isToken) && isList && made == Made::No && !isNumberOfFormula(state.getValueAttr());
   if (torch ? isTorchPath(name) : isParameter)
     return "";
   if (use.initialState)
     return "initial state";
   // Exporters fold look-ups in a table of zeros, as one of relative positions is before training.
-  if (use.either && isList && isZero(state))
+  if (use.either && isList && isZero(state.getValueAttr()))
     return "zeros: a mask, or a table before training";
   return use.either ? "constant of arithmetic" : use.reader.empty() ? "moved only" : "operand of " + use.reader.str();
 }

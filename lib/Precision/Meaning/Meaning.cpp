@@ -6,6 +6,7 @@
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Interfaces/ArithmeticWalk.h"
+#include "mpt/Interfaces/FixedTensors.h"
 #include "mpt/Interfaces/Interfaces.h"
 #include "mpt/Interfaces/MeaningFlow.h"
 #include "mpt/Precision/Slots.h"
@@ -105,6 +106,7 @@ void Meanings::visit(Operation *op, ContentsOf contentsOf, ConstantReader &reade
     Meaning meaning = range && !contents.isWeight ? meaningOfConstant(*range) : Meaning();
     meaning.weight = contents.isWeight;
     meaning.rootMeanSquare = range ? range->rootMeanSquare : 0;
+    meaning.filter = !contents.isWeight && !fixedMeaning(dyn_cast<ElementsAttr>(contents.attribute), true).empty();
     meanings[op->getResult(0)] = meaning;
     return;
   }
@@ -297,6 +299,10 @@ void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &endi
     case Arithmetic::Subtracts:
       if (llvm::any_of(op->getOperands(), [&](Value operand) { return of(operand).direct && of(operand).large; }))
         keepProducts(op->getResult(0), "squares of inputs are added to it", products);
+      break;
+    case Arithmetic::Contracts:
+      if (of(op->getResult(0)).direct && llvm::any_of(op->getOperands(), [&](Value v) { return of(v).isFilter(); }))
+        ends.try_emplace(op, "a fixed filter reads an input");
       break;
     case Arithmetic::Diverges:
       if (op->getNumOperands() > 0 && of(op->getOperand(0)).large && !ending.contains(op))

@@ -242,7 +242,9 @@ static Meaning inferContraction(Operation *op, ArrayRef<const Meaning *> operand
   result.steps = counts ? stepsOf(a) * stepsOf(b) * terms : 0;
   // Behind weights a position is an activation as any other.
   result.positional = llvm::all_of(operands, [](const Meaning *m) { return m->positional && m->integer; });
-  result.direct = false;
+  // A signal that was filtered, resampled or transformed is still the input's.
+  bool isFiltered = (a.isFilter() && b.direct && !b.constant) || (b.isFilter() && a.direct && !a.constant);
+  result.direct = isFiltered && llvm::all_of(operands, [](const Meaning *m) { return m->direct || m->weight; });
   result.gain = gainOfWeights(op, a, 1, b) * gainOfWeights(op, b, 0, a);
   return result;
 }

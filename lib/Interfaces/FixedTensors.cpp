@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Masks, tables, windows, filters and positions, by their values alone: exporters keep neither a reliable name nor a
 // flag for a module's buffers.
-#include "FixedTensors.h"
+#include "mpt/Interfaces/FixedTensors.h"
 
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/Sequence.h"
@@ -24,13 +24,15 @@ constexpr double tolerance = 1e-3;
 /// The elements of a tensor of floats; none where they are not known or all equal.
 class Elements {
 public:
-  explicit Elements(train::StateOp state) {
-    auto shaped = cast<RankedTensorType>(state.getType());
+  explicit Elements(ElementsAttr values) {
+    if (!values)
+      return;
+    ShapedType shaped = values.getShapedType();
     type = shaped.getElementType();
     if (!type.isF32() && !type.isF16() && !type.isBF16() && !type.isF64())
       return;
-    auto dense = dyn_cast_or_null<DenseElementsAttr>(state.getValueAttr());
-    auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(state.getValueAttr());
+    auto dense = dyn_cast_or_null<DenseElementsAttr>(values);
+    auto resource = dyn_cast_or_null<DenseResourceElementsAttr>(values);
     AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
     if (dense && !dense.isSplat())
       bytes = dense.getRawData();
@@ -82,24 +84,24 @@ struct Lines {
 } // namespace
 
 /// True where each element fulfils `is`; false where the values are not known.
-static bool allElements(train::StateOp state, function_ref<bool(double)> is) {
-  if (auto dense = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr()); dense && dense.isSplat())
+static bool allElements(ElementsAttr values, function_ref<bool(double)> is) {
+  if (auto dense = dyn_cast_or_null<DenseFPElementsAttr>(values); dense && dense.isSplat())
     return is(dense.getSplatValue<APFloat>().convertToDouble());
-  Elements elements(state);
+  Elements elements(values);
   return elements.size() > 0 && llvm::all_of(llvm::seq(elements.size()), [&](int64_t i) { return is(elements[i]); });
 }
 
-bool mpt::isZero(train::StateOp state) {
-  return allElements(state, [](double value) { return value == 0; });
+bool mpt::isZero(ElementsAttr values) {
+  return allElements(values, [](double value) { return value == 0; });
 }
 
-bool mpt::isMask(train::StateOp state) {
-  return cast<RankedTensorType>(state.getType()).getNumElements() > 1 && !isZero(state) &&
-         allElements(state, [](double value) { return value == 0 || value <= -1e3; });
+bool mpt::isMask(ElementsAttr values) {
+  return values && values.getNumElements() > 1 && !isZero(values) &&
+         allElements(values, [](double value) { return value == 0 || value <= -1e3; });
 }
 
-bool mpt::isNumberOfFormula(train::StateOp state) {
-  auto dense = dyn_cast_or_null<DenseFPElementsAttr>(state.getValueAttr());
+bool mpt::isNumberOfFormula(ElementsAttr values) {
+  auto dense = dyn_cast_or_null<DenseFPElementsAttr>(values);
   if (!dense || dense.getNumElements() != 1)
     return false;
   double value = std::abs(dense.getSplatValue<APFloat>().convertToDouble());
@@ -258,11 +260,11 @@ static bool arePositions(const Elements &values, bool isWeight) {
   return values.size() >= shortestLine && differ && most >= 2;
 }
 
-StringRef mpt::fixedMeaning(train::StateOp state, bool isWeight) {
-  Elements values(state);
-  SmallVector<int64_t> shape(cast<RankedTensorType>(state.getType()).getShape());
+StringRef mpt::fixedMeaning(ElementsAttr attribute, bool isWeight) {
+  Elements values(attribute);
   if (values.size() < 2)
     return "";
+  SmallVector<int64_t> shape(attribute.getShapedType().getShape());
   if (isSinusoidal(values, shape))
     return "sinusoidal table";
   bool isVector = values.size() == *llvm::max_element(shape);
