@@ -17,6 +17,8 @@ namespace {
 
 /// Shorter lines have too few elements to tell a symmetric filter from chance.
 constexpr int64_t shortestLine = 8;
+/// Filters of a convolution are judged from so many taps on: fewer have no three magnitudes where they are symmetric.
+constexpr int64_t shortestFilter = 5;
 /// Elements of a line are compared with this part of its largest magnitude. Bases are computed in FP32 or stored in
 /// FP16.
 constexpr double tolerance = 1e-3;
@@ -100,20 +102,29 @@ bool mpt::isMask(ElementsAttr values) {
          allElements(values, [](double value) { return value == 0 || value <= -1e3; });
 }
 
+/// True where the shortest decimal of so many digits is the value, but for `error` relative to it.
+static bool hasDigits(double value, int digits, double error) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.*e", digits - 1, value);
+  double rounded = 0;
+  return !StringRef(text).getAsDouble(rounded) && std::abs(rounded - value) <= error * value;
+}
+
 bool mpt::isNumberOfFormula(ElementsAttr values) {
   auto dense = dyn_cast_or_null<DenseFPElementsAttr>(values);
   if (!dense || dense.getNumElements() != 1)
     return false;
   double value = std::abs(dense.getSplatValue<APFloat>().convertToDouble());
+  if (value == 0 || !std::isfinite(value))
+    return true;
   // pi, e, their logarithms and roots as they are in GELU, softplus and entropies.
   for (double known : {M_PI, M_PI_2, M_PI_4, M_1_PI, M_2_PI, M_2_SQRTPI, M_SQRT2, M_SQRT1_2, M_E, M_LN2, M_LN10,
                        M_LOG2E, M_LOG10E, 2 * M_PI, std::sqrt(2 * M_PI), std::sqrt(M_2_PI), 0.5 * std::log(2 * M_PI)})
     if (std::abs(value - known) <= 1e-6 * known || std::abs(value * known - 1) <= 1e-6)
       return true;
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%.4e", value); // five digits, as in 0.044715
-  double rounded = 0;
-  return !StringRef(text).getAsDouble(rounded) && std::abs(rounded - value) <= 1e-7 * value;
+  // 0.044715; 1/6 and 1/255; 1/sqrt(96). Of numbers that training leaves behind one in a hundred and fifty is such.
+  return hasDigits(value, 5, 6e-8) || hasDigits(1 / value, 4, 2e-7) || hasDigits(value * value, 3, 2e-7) ||
+         hasDigits(1 / (value * value), 3, 2e-7);
 }
 
 /// Rows of sines and cosines of growing positions, in pairs or in halves, or of one of them from position 0 on.
@@ -270,14 +281,14 @@ StringRef mpt::fixedMeaning(ElementsAttr attribute, bool isWeight) {
   bool isVector = values.size() == *llvm::max_element(shape);
   if ((isVector || !isWeight) && arePositions(values, isWeight))
     return "positions";
-  if (isVector)
-    return values.size() >= shortestLine && areMirrored({values, 1, values.size(), 0, 1}) ? "window" : "";
-  if (shape.size() >= 3) {
+  if (isWeight && shape.size() >= 3) {
     int64_t taps = values.size() / (shape[0] * shape[1]);
     Lines filters{values, shape[0] * shape[1], taps, taps, 1};
-    if (taps >= shortestLine && (areMirrored(filters) || areHarmonics(filters)))
+    if (taps >= shortestFilter && (areMirrored(filters) || areHarmonics(filters)))
       return "fixed filter";
   }
+  if (isVector)
+    return values.size() >= shortestLine && areMirrored({values, 1, values.size(), 0, 1}) ? "window" : "";
   llvm::erase(shape, 1);
   if (shape.size() != 2)
     return "";

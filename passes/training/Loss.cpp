@@ -84,8 +84,11 @@ private:
     else
       error << "a result named '" << spec.output << "'";
     error << ", to take the loss of, got ";
-    if (found)
-      return error << found->value.getType();
+    if (found) {
+      const auto *other = llvm::find_if(results, [](const NamedValue &result) { return isFloat(result.value); });
+      error << found->value.getType();
+      return other == results.end() ? error : error << "; name another result, as in --loss=mse,output=" << other->name;
+    }
     if (results.empty())
       return error << "no result";
     llvm::interleaveComma(results, error, [&](const NamedValue &result) { error << "'" << result.name << "'"; });

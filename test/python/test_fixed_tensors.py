@@ -67,6 +67,7 @@ def fixed():
     yield "filter", constant_q(12, 4 * TIME)[:, None]
     yield "matrix", mel(TIME, 16)
     yield "matrix", np.cos(np.pi / TIME * np.outer(np.arange(TIME) + .5, np.arange(13)))  # DCT-II
+    yield "filter", np.array([1., 6, 15, 20, 15, 6, 1]).reshape(1, 1, 7) / 64
     for size in (3, 5, 7):
         yield "image", np.tile(gaussian(size), (3, 1, 1, 1))
     yield "image", np.arange(16.).reshape(1, 16, 1, 1)  # the expected value of a distribution over 16 cells
@@ -128,7 +129,7 @@ def add(graph, kind, name, shape):
 
 
 def roles(tensors, folder):
-    """Role of each tensor, by the order in which they are given, and the reasons for those that are held."""
+    """Roles of the tensors in the order given, with the reason where one is held."""
     graph, values = {}, [("frames", np.array([2, TIME])), ("flat", np.array([2, TIME])), ("grid", np.array([1, 2, TIME])),
                          ("layer", np.random.default_rng(1).standard_normal((TIME, TIME)).astype(np.float32))]
     for i, (kind, tensor) in enumerate(tensors):
@@ -164,12 +165,13 @@ def test_weights_of_any_initialization_train(tmp_path):
         assert role == "parameter", (kind, tensor.shape, tensor.ravel()[:8], why)
 
 
-@pytest.mark.parametrize("number, role", [(1., "held"), (.5, "held"), (.044715, "held"), (np.sqrt(2 / np.pi), "held"), (np.log(10), "held"),
-                                          (2.4837621, "trains"), (-.1284739, "trains")])
-def test_numbers_of_formulas_are_held(number, role, tmp_path):
-    """One element beside a value that no layer made, as converters fold the constants of GELU to it."""
-    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x) => (float[2,4] y) {
-      h = MatMul(x, w)  t = Tanh(h)  y = Add(number, t) }""")
+@pytest.mark.parametrize("node", ["Add(number, t)", "Mul(t, number)", "Add(h, number)"])
+@pytest.mark.parametrize("number, role", [(1., "held"), (3., "held"), (.044715, "held"), (np.sqrt(2 / np.pi), "held"), (np.log(10), "held"),
+                                          (1 / 6, "held"), (1 / np.sqrt(96), "held"), (2.4837621, "trains"), (-.1284739, "trains")])
+def test_numbers_of_formulas_are_held(number, role, node, tmp_path):
+    """One element, as converters fold the constants of GELU and hard swish to it."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x) => (float[2,4] y) {{
+      h = MatMul(x, w)  t = Tanh(h)  y = {node} }}""")
     model.graph.initializer.append(numpy_helper.from_array(np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32), "w"))
     model.graph.initializer.append(numpy_helper.from_array(np.full((1, 1), number, np.float32), "number"))
     onnx.save(model, tmp_path / "m.onnx")
@@ -178,7 +180,7 @@ def test_numbers_of_formulas_are_held(number, role, tmp_path):
 
 
 def test_fixed_filters_of_inputs_stay_wide(tmp_path):
-    """A resampled signal is still the input: what a logarithm shows of it would be the filters' roundings."""
+    """A resampled signal is still the input, and a logarithm would show the filters' roundings."""
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,512] x) => (float[1,4,98] y) {
       a = Conv<strides = [2]>(x, low)  b = Conv<strides = [2]>(a, low)  m = Abs(b)  e = Add(m, tiny)  l = Log(e)  y = Conv(l, w) }""")
     taps = np.sinc((np.arange(31) - 15) / 2) * np.hamming(31) / 2
@@ -191,3 +193,21 @@ def test_fixed_filters_of_inputs_stay_wide(tmp_path):
     casts = {node.output[0] for node in written.graph.node if node.op_type == "Cast" and node.attribute[0].i == onnx.TensorProto.FLOAT16}
     narrow = [bool(casts.intersection(node.input)) for node in written.graph.node if node.op_type == "Conv"]
     assert narrow == [False, False, True]
+
+
+def test_a_zero_that_begins_a_recurrence_is_no_weight(tmp_path):
+    """Converters of Keras' LSTM expand one zero to the first state, and compare it with the length: a trained one would end the loop late."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 15]> g (float[2,8,3] x) => (float[2,3] y) {
+      s = Shape(x)  length = Slice(s, one, two, zeros)  T = Squeeze(length, zeros)  limit = Cast<to=1>(T)  c = Less(zero, limit)
+      h = Expand(zero, extents)  all, first, last = Loop(none, c, start, h, T) <body = b (int64 i, bool on, int64 t, float[2,3] before, int64 n)
+        => (bool more, int64 next, float[2,3] after, int64 same) { xt = Gather<axis=1>(x, t)  r = MatMul(before, u)  q = Add(xt, r)
+          after = Tanh(q)  next = Add(t, one_)  a = Cast<to=1>(next)  b = Cast<to=1>(n)  more = Less(a, b)  same = Identity(n) } >
+      y = MatMul(first, w) }""")
+    next(node for node in model.graph.node if node.op_type == "Loop").input[0] = ""
+    rng = np.random.default_rng(0)
+    values = {"one": np.array([1]), "two": np.array([2]), "zeros": np.array([0]), "zero": np.float32(0), "extents": np.array([2, 3]),
+              "start": np.int64(0), "one_": np.int64(1)} | {n: rng.standard_normal((3, 3)).astype(np.float32) for n in ("u", "w")}
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(v), n) for n, v in values.items())
+    onnx.save(model, tmp_path / "m.onnx")
+    text = subprocess.run([tool().with_name("mpt-translate"), "--import-core", tmp_path / "m.onnx"], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"parameter @(\w+)", text)) == {"u", "w"} and text.count("mpt.tanh") == 8

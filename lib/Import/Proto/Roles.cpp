@@ -164,7 +164,10 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "called like a buffer";
   if (StringRef meaning = fixedMeaning(state.getValueAttr(), use.weight); !meaning.empty())
     return meaning.str();
-  if (isFolded || (use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
+  // Hard swish adds 3 to the result of a layer, and recurrences begin with a zero that is expanded.
+  bool isNumber = isNumberOfFormula(state.getValueAttr()) && !(torch && isTorchPath(name));
+  bool isWeight = use.weight && (isList || (isTorchPath(name) && !isNumber));
+  if (isFolded || isWeight || (use.beside && !isNumber && !isMadeInCode(name)))
     return "";
   if (use.standardizes)
     return "standardizes an input";
@@ -174,7 +177,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
     return "";
   // Rows beside a layer's result are a token, or the zeros of a padding.
   bool isToken = use.token && name.contains('.') && !isZero(state.getValueAttr());
-  bool isParameter = (use.either || isToken) && isList && made == Made::No && !isNumberOfFormula(state.getValueAttr());
+  bool isParameter = (use.either || isToken) && isList && made == Made::No && !isNumber;
   if (torch ? isTorchPath(name) : isParameter)
     return "";
   if (use.initialState)

@@ -17,6 +17,7 @@
 // RUN: mpt-opt %t/several.mlir '--training-loss=loss=softmax-cross-entropy,class-axis=-1,output=words;mse,output=size,weight=0.5' | FileCheck %s --check-prefix=SEVERAL
 // RUN: not mpt-opt %t/several.mlir --training-loss=loss=mse,output=length 2>&1 | FileCheck %s --check-prefix=MISSING
 // RUN: not mpt-opt %t/several.mlir '--training-loss=loss=mse,output=size;mse' 2>&1 | FileCheck %s --check-prefix=UNNAMED
+// RUN: not mpt-opt %t/flags.mlir --training-loss=loss=mse 2>&1 | FileCheck %s --check-prefix=FLAGS
 // RUN: mpt-opt %t/second.mlir --training-loss=loss=none | FileCheck %s --check-prefix=SECOND
 // RUN: not mpt-opt %t/none.mlir --training-loss 2>&1 | FileCheck %s --check-prefix=NO-FORWARD
 
@@ -106,3 +107,8 @@ func.func @forward(%x: tensor<3x2x5xf16> {mpt.name = "x"}) -> (tensor<3x2x5xf16>
 func.func @forward(%x: tensor<2x3x7xf32> {mpt.name = "x"}, %z: tensor<4xf32> {mpt.name = "z"}) -> (tensor<2x3x7xf32> {mpt.name = "words"}, tensor<4xf32> {mpt.name = "size"}) {
   return %x, %z : tensor<2x3x7xf32>, tensor<4xf32>
 }
+//--- flags.mlir
+func.func @forward(%x: tensor<2xi1> {mpt.name = "x"}, %z: tensor<4xf32> {mpt.name = "z"}) -> (tensor<2xi1> {mpt.name = "chosen"}, tensor<4xf32> {mpt.name = "scores"}) {
+  return %x, %z : tensor<2xi1>, tensor<4xf32>
+}
+// FLAGS: error: expected a float tensor as the first result, to take the loss of, got 'tensor<2xi1>'; name another result, as in --loss=mse,output=scores
