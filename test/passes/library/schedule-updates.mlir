@@ -46,6 +46,28 @@ func.func @waits_for_repeated(%x: tensor<2x2x4xf32>, %d: tensor<2x8xf32>, %a: te
   return %y, %z : tensor<2x2x8xf32>, tensor<2x8xf32>
 }
 
+// Two parts of one part of a gradient: the views move in their order.
+// CHECK-LABEL: func.func @parts_of_a_part
+// CHECK: %[[B:.*]] = mpt.slice
+// CHECK-NEXT: %[[P:.*]] = mpt.slice %[[B]] {sizes = array<i64: 4, 8>, starts = array<i64: 0, 0>
+// CHECK-NEXT: %[[Q:.*]] = mpt.slice %[[B]] {sizes = array<i64: 4, 8>, starts = array<i64: 4, 0>
+// CHECK-NEXT: mpt.fusion(%[[P]], %[[Q]])
+// CHECK: mpt.matmul
+func.func @parts_of_a_part(%d: tensor<2x8xf32>, %a: tensor<8x8xf32>, %e: tensor<12x8xf32>) -> tensor<2x8xf32> {
+  %g = mpt.matmul %e, %a : (tensor<12x8xf32>, tensor<8x8xf32>) -> tensor<12x8xf32>
+  %z = mpt.matmul %d, %a : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %b = mpt.slice %g {sizes = array<i64: 8, 8>, starts = array<i64: 4, 0>, strides = array<i64: 1, 1>} : (tensor<12x8xf32>) -> tensor<8x8xf32>
+  %p = mpt.slice %b {sizes = array<i64: 4, 8>, starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<8x8xf32>) -> tensor<4x8xf32>
+  %q = mpt.slice %b {sizes = array<i64: 4, 8>, starts = array<i64: 4, 0>, strides = array<i64: 1, 1>} : (tensor<8x8xf32>) -> tensor<4x8xf32>
+  %new = mpt.fusion(%p, %q) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%r: tensor<4x8xf32>, %s: tensor<4x8xf32>):
+    %t = mpt.add %r, %s : tensor<4x8xf32>
+    mpt.yield %t : tensor<4x8xf32>
+  }
+  train.write @w, %new : tensor<4x8xf32>
+  return %z : tensor<2x8xf32>
+}
+
 // Somebody else reads the new value: it stays.
 // CHECK-LABEL: func.func @shared
 // CHECK: mpt.matmul
