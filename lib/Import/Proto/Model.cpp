@@ -599,6 +599,20 @@ static void forgetSteps(GraphProto &graph) {
   }
 }
 
+/// Results are called by name: a value that is listed twice is one of them.
+static void dropRepeatedOutputs(GraphProto &graph, MLIRContext *context) {
+  llvm::StringSet<> names;
+  auto isRepeated = [&](const ValueInfoProto &output) {
+    bool isNew = names.insert(output.name()).second;
+    if (!isNew)
+      emitWarning(proto::namedLoc(context, output.name()))
+          << "'" << output.name() << "' is an output of the graph twice: the step has it once";
+    return !isNew;
+  };
+  auto &outputs = *graph.mutable_output();
+  outputs.erase(std::remove_if(outputs.begin(), outputs.end(), isRepeated), outputs.end());
+}
+
 /// The steps behind the ONNX library's inference, which does not know their attributes and types.
 static LogicalResult finish(ModelProto &model, const ImportOptions &options, bool isPart, MLIRContext *context) {
   llvm::StringSet<> open;
@@ -621,6 +635,7 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   if (isPart && !options.maxSteps.empty())
     forgetSteps(*model.mutable_graph());
   forgetNegativeExtents(*model.mutable_graph());
+  dropRepeatedOutputs(*model.mutable_graph(), context);
   if (failed(liftTensors(model, context)) || failed(takeGradientOperands(model, context)) ||
       failed(checkAndInline(model, initializers, /*isRewritten=*/false, loc)) ||
       failed(bindDimensions(*model.mutable_graph(), initializers, options, isPart, context)))
