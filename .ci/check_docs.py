@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/generated/ is current: TableGen makes it of the dialects, interfaces and passes. With --fix, writes it.
 
-A page follows one small model through all phases (walkthrough.py), and a picture shows them (flow.py). The page of passes shows each pass's example,
+A page follows one small model through all phases (walkthrough.py), and a picture shows them (flow.py); pictures show the types of
+each policy (recipes.py). The page of passes shows each pass's example,
 test/passes/STAGE/name.doctest.mlir, which lit runs.
 
 Also holds that links between pages lead somewhere, that files which pages name exist, and that docs/phases.md names every pass
@@ -16,6 +17,7 @@ import sys
 import tempfile
 
 import flow
+import recipes
 import repo
 import walkthrough
 
@@ -24,6 +26,7 @@ GENERATED = "docs/generated"
 PHASES = "docs/phases.md"
 FLAG = re.compile(r'^def\s+\w+\s*:\s*(?:Interface)?Pass<\s*"([^"]+)"', re.M)
 FILE = re.compile(r"`((?:lib|include|passes|test|scripts|benchmarks|tools|python|examples|cmake|\.ci)/[\w./-]+)`")
+TITLE = re.compile(r"# ('\w+' Dialect|\w+Interface definitions)$")
 DATED = ("docs/results/", "docs/generated/")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
@@ -35,7 +38,9 @@ def tblgen(action, *sources, options=()):
                              cwd=repo.ROOT, capture_output=True, text=True)
         if run.returncode:
             sys.exit(f"check_docs: mlir-tblgen {action} {source} failed:\n{run.stderr[:2000]}")
-        texts.append("\n".join(line.rstrip() for line in run.stdout.splitlines()).strip())
+        # The page has a title of its own.
+        lines = [line.rstrip() for line in run.stdout.splitlines() if not TITLE.match(line)]
+        texts.append("\n".join(lines).strip())
     return "\n\n".join(filter(None, texts)) + "\n"
 
 
@@ -74,8 +79,8 @@ def with_examples(page):
 
 
 def policies():
-    """A table of the built-in policies: name, types, loss scaling, and the head of each file."""
-    rows = []
+    """A table of the built-in policies with types and loss scaling; then the head of each file, and its picture."""
+    rows, shown = [], ""
     for path in repo.files("lib/Precision/policies", ends=".mlir"):
         text = repo.text(path)
         head = " ".join(line.lstrip("/ ").strip() for line in text.splitlines() if line.startswith("//"))
@@ -83,9 +88,10 @@ def policies():
         scaling = re.search(r"policy\.loss_scaling (\w+)", text)
         name = os.path.basename(path)[:-len(".mlir")]
         rows.append(f"| [`{name}`](../../{path}) | {types['storage']} | {types['compute']} | {types['gradients']} | {types['master']} | "
-                    f"{scaling[1] if scaling else 'none'} | {head} |")
+                    f"{scaling[1] if scaling else 'none'} |")
+        shown += f"\n## {name}\n\n{head}\n\n![the types in a step under {name}](recipe-{name}.svg)\n"
     return ("# Built-in policies\n\nEach is a file of `lib/Precision/policies`; [precision.md](../precision.md) says how to add one.\n\n"
-            "| policy | storage | operands | gradients | masters | loss scale | what it is |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
+            "| policy | storage | operands | gradients | masters | loss scale |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n" + shown)
 
 
 def pages(have):
@@ -98,6 +104,9 @@ def pages(have):
     if followed:
         result["walkthrough.md"] = followed
     result["policies.md"] = policies()
+    for path in repo.files("lib/Precision/policies", ends=".mlir"):
+        name = os.path.basename(path)[:-len(".mlir")]
+        result[f"recipe-{name}.svg"] = recipes.picture(name, repo.text(path))
     drawn = flow.picture()
     if drawn:
         result["flow.svg"] = drawn
