@@ -6,8 +6,8 @@ A page follows one small model through all phases (walkthrough.py), and a pictur
 each policy (recipes.py). The page of passes shows each pass's example,
 test/passes/STAGE/name.doctest.mlir, which lit runs.
 
-Also holds that links between pages lead somewhere, that files which pages name exist, and that docs/phases.md names every pass
-and no other.
+Also holds that links between pages lead somewhere, that files which pages name exist, that docs/phases.md names every pass
+and no other, and that the site's contents list every page.
 """
 import glob
 import os
@@ -24,6 +24,7 @@ import walkthrough
 TBLGEN = "/usr/lib/llvm-22/bin/mlir-tblgen"
 GENERATED = "docs/generated"
 PHASES = "docs/phases.md"
+SITE = "scripts/site/mkdocs.yml"
 FLAG = re.compile(r'^def\s+\w+\s*:\s*(?:Interface)?Pass<\s*"([^"]+)"', re.M)
 FILE = re.compile(r"`((?:lib|include|passes|test|scripts|benchmarks|tools|python|examples|cmake|\.ci)/[\w./-]+)`")
 TITLE = re.compile(r"# ('\w+' Dialect|\w+Interface definitions)$")
@@ -153,6 +154,15 @@ def phases_amiss():
     yield from (f"{PHASES}: names --{flag}, which is no pass" for flag in sorted(named - flags))
 
 
+def unlisted():
+    """Pages that the contents of the site leave out; MkDocs, which says so too, is not installed everywhere."""
+    listed = repo.text(SITE) if os.path.exists(os.path.join(repo.ROOT, SITE)) else None
+    for page in repo.files("docs", ends=".md"):
+        name = page.removeprefix("docs/")
+        if listed and name != "README.md" and not re.search(rf"[ \[]{re.escape(name)}[,\]\n]", listed):
+            yield f"{SITE}: does not list {name} in its nav"
+
+
 def main():
     if not os.path.exists(TBLGEN):
         sys.exit("check_docs: mlir-tblgen is missing: run scripts/setup.sh")
@@ -170,7 +180,7 @@ def main():
     for name in sorted(have.keys() | wanted.keys()):
         if have.get(name) != wanted.get(name):
             problems.append(f"{GENERATED}/{name} is not what the sources generate: run .ci/check_docs.py --fix")
-    problems += [*dead_links(), *gone_files(), *phases_amiss()]
+    problems += [*dead_links(), *gone_files(), *phases_amiss(), *unlisted()]
     repo.finish("check_docs", problems, f"{len(wanted)} generated files")
 
 
