@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/generated/ is current: TableGen makes it of the dialects, interfaces and passes. With --fix, writes it.
 
-A page follows one small model through all phases (walkthrough.py), and a picture shows them (flow.py). The page of passes shows each pass's example,
+A page follows one small model through all phases (walkthrough.py), and a picture shows them (flow.py); pictures show the types of
+each policy (recipes.py). The page of passes shows each pass's example,
 test/passes/STAGE/name.doctest.mlir, which lit runs.
 
-Also holds that links between pages lead somewhere, that files which pages name exist, and that docs/phases.md names every pass
-and no other.
+Also holds that links between pages lead somewhere, that files which pages name exist, that docs/phases.md names every pass
+and no other, and that the site's contents list every page.
 """
 import glob
 import os
@@ -16,14 +17,17 @@ import sys
 import tempfile
 
 import flow
+import recipes
 import repo
 import walkthrough
 
 TBLGEN = "/usr/lib/llvm-22/bin/mlir-tblgen"
 GENERATED = "docs/generated"
 PHASES = "docs/phases.md"
+SITE = "scripts/site/mkdocs.yml"
 FLAG = re.compile(r'^def\s+\w+\s*:\s*(?:Interface)?Pass<\s*"([^"]+)"', re.M)
 FILE = re.compile(r"`((?:lib|include|passes|test|scripts|benchmarks|tools|python|examples|cmake|\.ci)/[\w./-]+)`")
+TITLE = re.compile(r"# ('\w+' Dialect|\w+Interface definitions)$")
 DATED = ("docs/results/", "docs/generated/")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
@@ -35,7 +39,9 @@ def tblgen(action, *sources, options=()):
                              cwd=repo.ROOT, capture_output=True, text=True)
         if run.returncode:
             sys.exit(f"check_docs: mlir-tblgen {action} {source} failed:\n{run.stderr[:2000]}")
-        texts.append("\n".join(line.rstrip() for line in run.stdout.splitlines()).strip())
+        # The page has a title of its own.
+        lines = [line.rstrip() for line in run.stdout.splitlines() if not TITLE.match(line)]
+        texts.append("\n".join(lines).strip())
     return "\n\n".join(filter(None, texts)) + "\n"
 
 
@@ -74,8 +80,8 @@ def with_examples(page):
 
 
 def policies():
-    """A table of the built-in policies: name, types, loss scaling, and the head of each file."""
-    rows = []
+    """A table of the built-in policies with types and loss scaling; then the head of each file, and its picture."""
+    rows, shown = [], ""
     for path in repo.files("lib/Precision/policies", ends=".mlir"):
         text = repo.text(path)
         head = " ".join(line.lstrip("/ ").strip() for line in text.splitlines() if line.startswith("//"))
@@ -83,9 +89,10 @@ def policies():
         scaling = re.search(r"policy\.loss_scaling (\w+)", text)
         name = os.path.basename(path)[:-len(".mlir")]
         rows.append(f"| [`{name}`](../../{path}) | {types['storage']} | {types['compute']} | {types['gradients']} | {types['master']} | "
-                    f"{scaling[1] if scaling else 'none'} | {head} |")
+                    f"{scaling[1] if scaling else 'none'} |")
+        shown += f"\n## {name}\n\n{head}\n\n![the types in a step under {name}](recipe-{name}.svg)\n"
     return ("# Built-in policies\n\nEach is a file of `lib/Precision/policies`; [precision.md](../precision.md) says how to add one.\n\n"
-            "| policy | storage | operands | gradients | masters | loss scale | what it is |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n")
+            "| policy | storage | operands | gradients | masters | loss scale |\n|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n" + shown)
 
 
 def pages(have):
@@ -98,6 +105,9 @@ def pages(have):
     if followed:
         result["walkthrough.md"] = followed
     result["policies.md"] = policies()
+    for path in repo.files("lib/Precision/policies", ends=".mlir"):
+        name = os.path.basename(path)[:-len(".mlir")]
+        result[f"recipe-{name}.svg"] = recipes.picture(name, repo.text(path))
     drawn = flow.picture()
     if drawn:
         result["flow.svg"] = drawn
@@ -144,6 +154,15 @@ def phases_amiss():
     yield from (f"{PHASES}: names --{flag}, which is no pass" for flag in sorted(named - flags))
 
 
+def unlisted():
+    """Pages that the contents of the site leave out; MkDocs, which says so too, is not installed everywhere."""
+    listed = repo.text(SITE) if os.path.exists(os.path.join(repo.ROOT, SITE)) else None
+    for page in repo.files("docs", ends=".md"):
+        name = page.removeprefix("docs/")
+        if listed and name != "README.md" and not re.search(rf"[ \[]{re.escape(name)}[,\]\n]", listed):
+            yield f"{SITE}: does not list {name} in its nav"
+
+
 def main():
     if not os.path.exists(TBLGEN):
         sys.exit("check_docs: mlir-tblgen is missing: run scripts/setup.sh")
@@ -161,7 +180,7 @@ def main():
     for name in sorted(have.keys() | wanted.keys()):
         if have.get(name) != wanted.get(name):
             problems.append(f"{GENERATED}/{name} is not what the sources generate: run .ci/check_docs.py --fix")
-    problems += [*dead_links(), *gone_files(), *phases_amiss()]
+    problems += [*dead_links(), *gone_files(), *phases_amiss(), *unlisted()]
     repo.finish("check_docs", problems, f"{len(wanted)} generated files")
 
 

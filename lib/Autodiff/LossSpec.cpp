@@ -34,7 +34,7 @@ constexpr KindInfo kinds[] = {
      "connectionist temporal classification of log-probabilities; it needs max-labels"},
     {LossKind::none, "none", "reduction=mean|sum, ", "the model's result is the loss"}};
 
-Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
+Error problem(const Twine &message) { return createStringError(message + " [mpt-bad-value]"); }
 
 /// Takes a setting that ctc alone has.
 bool takeCTC(LossSpec &spec, StringRef key, int64_t number) {

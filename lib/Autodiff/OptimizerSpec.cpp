@@ -159,7 +159,7 @@ void setDefaults(OptimizerSpec &spec, const KindInfo &info) {
     spec.momentum = 0.9;
 }
 
-Error problem(const Twine &message) { return createStringError(inconvertibleErrorCode(), message); }
+Error problem(const Twine &message) { return createStringError(message + " [mpt-bad-value]"); }
 
 /// A setting that a schedule lacks; empty where all are there.
 std::string missing(const ScheduleSpec &schedule) {

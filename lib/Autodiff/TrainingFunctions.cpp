@@ -101,7 +101,7 @@ train::StateOp mpt::addState(ModuleOp module, train::Role role, StringRef name, 
     auto state = dyn_cast<train::StateOp>(symbol);
     if (state && state.getRole() == role && state.getType() == type && state.getOf().value_or("") == of)
       return state; // which the file brings
-    module.emitError() << "expected no symbol @\"" << name << "\", which a new state needs: rename it";
+    module.emitError() << "expected no symbol @\"" << name << "\", which a new state needs: rename it [mpt-name-taken]";
     return nullptr;
   }
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());

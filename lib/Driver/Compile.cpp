@@ -83,8 +83,9 @@ public:
   LogicalResult run() {
     bool steps = !options.forwardOnly && !rewritesNodes(options);
     if (!steps && !options.lossScale.empty() && options.lossScale != "none")
-      return fail("expected a training step for --loss-scale=" + options.lossScale +
-                  ", got one pass through the graph: there is no loss to scale; name --loss and --optimizer");
+      return fail(
+          "expected a training step for --loss-scale=" + options.lossScale +
+          ", got one pass through the graph: there is no loss to scale; name --loss and --optimizer [mpt-needs-step]");
     if (!options.state.empty()) {
       progress("writing " + options.output);
       llvm::Error error = saveState(options, &context);
@@ -260,7 +261,7 @@ private:
     if (trained.tensors > 0)
       return success();
     return fail("expected parameters to train in '" + options.input + "', found none (" + trained.line +
-                "): name them with --train=REGEX, or give --forward-only");
+                "): name them with --train=REGEX, or give --forward-only [mpt-nothing-trains]");
   }
 
   /// Where the compilation has a training step, made here or brought by the file.
@@ -306,7 +307,7 @@ private:
     if (!training)
       return success();
     if (options.hasLoss && options.loss != "none")
-      return fail("'" + options.input + "' has a loss: expected no --loss");
+      return fail("'" + options.input + "' has a loss: expected no --loss [mpt-second-loss]");
     auto optimizer = training.getAs<StringAttr>("optimizer");
     if (options.hasOptimizer)
       return success();
@@ -346,7 +347,7 @@ private:
     if (std::string flag = flagOfSteps(); !flag.empty())
       return fail("expected a training step for " + flag +
                   ", got a graph whose nodes are rewritten; name --loss and --optimizer, or --backward=file where the "
-                  "file has a backward pass");
+                  "file has a backward pass [mpt-needs-step]");
     progress("importing " + options.input);
     FailureOr<OwningOpRef<ModuleOp>> imported = importNodes(options.input, options.name, &context);
     if (failed(imported))
@@ -537,7 +538,8 @@ private:
       return fail("expected a file for the ONNX model; name it with -o");
     auto forward = module->lookupSymbol<func::FuncOp>("forward");
     if (std::string flag = flagOfSteps(); options.forwardOnly && !flag.empty())
-      return fail("expected a training step for " + flag + ", got the forward pass alone; name --loss and --optimizer");
+      return fail("expected a training step for " + flag +
+                  ", got the forward pass alone; name --loss and --optimizer [mpt-needs-step]");
     if (options.onnxForm != "joint" && options.onnxState == "inputs")
       return fail("expected --onnx-form=joint for --onnx-state=inputs, got " + options.onnxForm +
                   ", whose algorithm reads its state from the model's initializers");
@@ -719,14 +721,8 @@ static void installGiveUp() {
 
 int mpt::compilerMain(ArrayRef<StringRef> words) {
   installGiveUp();
-  if (std::optional<llvm::Expected<std::string>> text = answer(words)) {
-    int status = *text ? 0 : 1;
-    if (*text)
-      llvm::outs() << **text;
-    else
-      llvm::errs() << "mpt-opt: " << llvm::toString(text->takeError()) << "\n";
-    return status;
-  }
+  if (std::optional<bool> answer = answered("mpt-opt", words))
+    return *answer ? 0 : 1;
   llvm::Expected<CompileOptions> options = CompileOptions::parse(words);
   if (!options) {
     llvm::errs() << "mpt-opt: " << llvm::toString(options.takeError()) << "\n";

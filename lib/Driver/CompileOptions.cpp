@@ -499,7 +499,7 @@ Error configureTarget(CompileOptions &options) {
   for (const auto &[name, value] : options.targetFlags) {
     if (takes(*target, name)) {
       if (std::optional<std::string> expected = target->set(name, value))
-        return bad("expected " + Twine(*expected) + " for " + name + ", got '" + value + "'");
+        return bad("expected " + Twine(*expected) + " for " + name + ", got '" + value + "' [mpt-bad-value]");
       continue;
     }
     for (const std::unique_ptr<target::Target> &other : target::allTargets())
@@ -592,7 +592,7 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     if (flag == table().end())
       return bad("unknown flag '" + name + "'; " +
                  whatThereIs(name, map_to_vector(table(), [](const Flag &f) { return f.name; })) +
-                 "; --help lists the flags");
+                 "; --help lists the flags [mpt-unknown-flag]");
     bool hasValue = word.size() != name.size();
     if (flag->value.empty() && hasValue)
       return bad("expected no value for " + name);
@@ -606,7 +606,7 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
                                     "--eval-model", "--replicas"},
                                    name);
     if (std::optional<std::string> expected = flag->set(options, value))
-      return bad("expected " + *expected + " for " + name + ", got '" + value + "'");
+      return bad("expected " + *expected + " for " + name + ", got '" + value + "' [mpt-bad-value]");
   }
   if (options.input.empty())
     return bad("expected an input file (.onnx, .onnxtxt or .mlir)");
@@ -669,7 +669,7 @@ Expected<std::string> CompileOptions::help(StringRef wanted) {
   std::string text = "usage: mpt-opt MODEL.onnx [flags]          compile a model to a training library\n"
                      "       mpt-opt FILE.mlir --<pass> ...      run passes (mpt-opt --help-passes lists them)\n"
                      "       mpt-opt --version | --list-policies | --list-losses | --list-optimizers | --list-ops |\n"
-                     "               --completion=bash|zsh | --help=" +
+                     "               --explain=CODE | --completion=bash|zsh | --help=" +
                      join(names, "|") + "\n";
   for (const Group &group : groups) {
     if (!wanted.empty() && group.name != wanted)

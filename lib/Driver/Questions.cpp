@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler's answers to questions about itself: lists from its registries, and completion for shells.
+// The compiler's answers to questions about itself: lists from its registries, explanations, and completion for shells.
 #include "mpt/Driver/Questions.h"
 
 #include "mpt/Autodiff/LossSpec.h"
 #include "mpt/Autodiff/OptimizerSpec.h"
 #include "mpt/Driver/CompileOptions.h"
+#include "mpt/Driver/Explanations.h"
 #include "mpt/Import/Import.h"
 #include "mpt/Precision/BuiltinPolicies.h"
 #include "mpt/Target/Target.h"
@@ -50,6 +51,7 @@ static const List lists[] = {{"--list-policies", "--policy", describePolicies},
                              {"--list-losses", "--loss", describeLosses},
                              {"--list-optimizers", "--optimizer", describeOptimizers},
                              {"--list-ops", "", describeOperators},
+                             {"--explain", "--explain", describeRefusals},
                              {"", "--target", describeTargets}};
 
 /// Completes flags, and the values that lists have; other words are files. zsh runs bash's form.
@@ -59,10 +61,12 @@ static std::string completion(bool isZsh) {
     if (!list.flag.empty())
       cases += "  " + list.flag.str() + "=*) words=\"" +
                join(map_range(list.entries(), [](const Described &one) { return one.name; }), " ") + "\" ;;\n";
-  std::string flags =
-      join(map_range(CompileOptions::flags(),
-                     [](const Described &flag) { return flag.name.str() + (flag.text.empty() ? "" : "="); }),
-           " ");
+  std::string flags = "--help --version";
+  for (const List &list : lists)
+    if (!list.word.empty())
+      flags += " " + list.word.str() + (list.word == list.flag ? "=" : "");
+  for (const Described &flag : CompileOptions::flags())
+    flags += " " + flag.name.str() + (flag.text.empty() ? "" : "=");
   return std::string(isZsh ? "autoload -U +X bashcompinit && bashcompinit\n" : "") + R"(_mpt() {
   local line="${COMP_LINE:0:COMP_POINT}" words
   local word="${line##*[[:space:]]}"
@@ -80,10 +84,12 @@ complete -o nospace -o filenames -F _mpt mpt-opt mpt-run
 )";
 }
 
-std::optional<Expected<std::string>> mpt::answer(ArrayRef<StringRef> words) {
+/// The compiler's answer to words that ask about it; nothing for other words.
+static std::optional<Expected<std::string>> answer(ArrayRef<StringRef> words) {
   if (words.empty())
     return CompileOptions::help();
-  for (StringRef word : words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    StringRef word = words[i];
     if (word == "--version")
       return versionText();
     if (word == "--help" || word.consume_front("--help="))
@@ -93,15 +99,30 @@ std::optional<Expected<std::string>> mpt::answer(ArrayRef<StringRef> words) {
         return createStringError("expected bash|zsh for --completion, got '" + word + "'");
       return completion(word == "zsh");
     }
+    if (word.consume_front("--explain="))
+      return explain(word);
+    if (word == "--explain" && i + 1 < words.size())
+      return explain(words[i + 1]);
     const List *list = find_if(lists, [&](const List &list) { return list.word == word; });
     if (list == std::end(lists))
       continue;
     std::string text;
     for (const Described &one : list->entries())
-      text += formatv("{0,-22} {1}\n", one.name, one.text);
+      text += formatv("{0,-24} {1}\n", one.name, one.text);
     return text;
   }
   return std::nullopt;
+}
+
+std::optional<bool> mpt::answered(StringRef tool, ArrayRef<StringRef> words) {
+  std::optional<Expected<std::string>> text = answer(words);
+  if (!text)
+    return std::nullopt;
+  if (*text)
+    outs() << **text;
+  else
+    errs() << tool << ": " << toString(text->takeError()) << "\n";
+  return static_cast<bool>(*text);
 }
 
 bool mpt::isCompilation(ArrayRef<StringRef> words) {
@@ -111,7 +132,8 @@ bool mpt::isCompilation(ArrayRef<StringRef> words) {
            // Also one without a training model, so that the message is about that.
            bool isFolder = !isText && !word.starts_with("-") && sys::fs::is_directory(word);
            return isFolder || word.ends_with(".onnx") || word.ends_with(".onnxtxt") || word.ends_with(".ort") ||
-                  is_contained({"--emit", "--from", "--to", "--help", "--version", "--completion"}, flag) ||
+                  is_contained({"--emit", "--from", "--to", "--help", "--version", "--completion", "--explain"},
+                               flag) ||
                   flag.starts_with("--list-");
          });
 }

@@ -300,14 +300,15 @@ llvm::Expected<RunCommand> RunCommand::parse(ArrayRef<StringRef> words) {
     if (!flag->value.empty() && !hasValue)
       value = words[++i];
     if (!flag->set(command, value))
-      return llvm::createStringError("expected " + flag->value + " for " + flag->name + ", got '" + value + "'");
+      return llvm::createStringError("expected " + flag->value + " for " + flag->name + ", got '" + value +
+                                     "' [mpt-bad-value]");
   }
   if (command.input.empty())
     return llvm::createStringError("expected an input file (.mlir, .onnx or .onnxtxt)");
   bool isModule = command.input == "-" || StringRef(command.input).ends_with(".mlir");
   if (isModule && !command.compileWords.empty())
     return llvm::createStringError("unknown flag '" + command.compileWords.front() +
-                                   "' for an .mlir file; --help lists the flags");
+                                   "' for an .mlir file; --help lists the flags [mpt-unknown-flag]");
   if (command.mode != RunMode::Run && command.batches.empty())
     return llvm::createStringError("expected at least one --batch=FILE with the inputs of a step");
   return command;
@@ -323,11 +324,12 @@ std::string RunCommand::help() {
 }
 
 int mpt::runMain(ArrayRef<StringRef> words) {
-  bool asksVersion = llvm::is_contained(words, "--version");
-  if (words.empty() || asksVersion || llvm::is_contained(words, "--help")) {
-    llvm::outs() << (asksVersion ? versionText() : RunCommand::help());
+  if (words.empty() || llvm::is_contained(words, "--help")) {
+    llvm::outs() << RunCommand::help();
     return 0;
   }
+  if (std::optional<bool> answer = answered("mpt-run", words))
+    return *answer ? 0 : kBroken;
   llvm::Expected<RunCommand> command = RunCommand::parse(words);
   if (!command) {
     llvm::errs() << "mpt-run: " << llvm::toString(command.takeError()) << "\n";

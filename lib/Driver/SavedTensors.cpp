@@ -99,7 +99,7 @@ llvm::Error mpt::saveState(const CompileOptions &options, MLIRContext *context) 
   std::vector<SavedTensor> tensors = tensorsIn(*state, *sites);
   if (tensors.empty())
     return llvm::createStringError("expected a state of '" + options.input + "', got '" + options.state +
-                                   "', which has none of its tensors");
+                                   "', which has none of its tensors [mpt-other-state]");
   // The runtime has the writer of models; it is opened for this alone.
   std::string runtime = target::findRuntime("libmpt_rt.so");
   void *library = dlopen(runtime.empty() ? "libmpt_rt.so" : runtime.c_str(), RTLD_NOW | RTLD_LOCAL);

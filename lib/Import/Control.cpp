@@ -210,7 +210,7 @@ private:
   InFlightDiagnostic needBound(StringRef what, StringRef help) {
     return b.fail() << "expected " << what << " that is constant once shapes are known, got one that is computed at "
                     << "run time; " << help << "say how many steps there are at most: --max-steps '" << nameOf()
-                    << "'=<steps>";
+                    << "'=<steps> [mpt-unbounded-loop]";
   }
 
   StringRef nameOf() {
@@ -268,7 +268,7 @@ private:
         if (b.wants(carried.size() + i))
           return b.fail() << "expected no scan outputs in use of a loop whose number of steps is computed at run time, "
                              "as their shape depends on it, got result "
-                          << carried.size() + i;
+                          << carried.size() + i << " [mpt-shape-from-values]";
       // A step that is taken sees a condition that holds; the condition of others does not matter.
       SmallVector<Carried> arguments = {{b.constant(DenseElementsAttr::get(counter, step)), std::nullopt},
                                         {b.constant(DenseElementsAttr::get(flag, true)), std::nullopt}};

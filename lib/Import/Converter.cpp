@@ -160,7 +160,7 @@ std::vector<Described> mpt::describeOperators() {
 
 std::string mpt::unsupportedOperator(StringRef domain, StringRef opType, int64_t version) {
   return ("expected a supported operator, got " + domain + (domain.empty() ? "" : ".") + opType + " (opset " +
-          Twine(version) + "); " + RuleTable::get().advice(domain, opType))
+          Twine(version) + "); " + RuleTable::get().advice(domain, opType) + " [mpt-unsupported-operator]")
       .str();
 }
 

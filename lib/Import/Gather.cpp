@@ -67,7 +67,7 @@ static LogicalResult importNonZero(Binder &b) {
   ElementsAttr values = b.required(0);
   if (!values)
     return b.fail() << "expected constant values, as the result's shape depends on them, got values that are computed "
-                       "at run time";
+                       "at run time [mpt-shape-from-values]";
   FailureOr<Tensor> x = elementsOf(b, values, "values");
   if (failed(x))
     return failure();

@@ -309,7 +309,7 @@ LogicalResult mpt::importNonMaxSuppression(Binder &b) {
   ElementsAttr given[2] = {b.required(0), b.required(1)};
   if (!given[0] || !given[1])
     return b.fail() << "expected constant boxes and scores, as the result's shape depends on them, got values that are "
-                       "computed at run time; cut the model before its post-processing";
+                       "computed at run time; cut the model before its post-processing [mpt-shape-from-values]";
   if (b.rank(0) != 3 || b.rank(1) != 3 || b.shape(0)[2] != 4 || b.shape(0)[0] != b.shape(1)[0] ||
       b.shape(0)[1] != b.shape(1)[2])
     return b.fail() << "expected boxes [N, B, 4] and scores [N, classes, B], got " << b.in(0).getType() << " and "

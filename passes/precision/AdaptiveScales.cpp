@@ -97,7 +97,7 @@ private:
     }
     if (!seeded)
       return function.emitOpError() << "expected a gradient seed (" << MPTDialect::SeedAttrHelper::getNameStr()
-                                    << ") before the gradients, found none";
+                                    << ") before the gradients, found none [mpt-lost-loss-scale]";
     if (kept)
       kept->end(function);
     return success();

@@ -114,7 +114,8 @@ private:
           return write.emitOpError() << "expected a gradient in the update of '" << parameter.getValue()
                                      << "' that the loss scale can multiply, found none; make it an output and name "
                                         "it, --gradient "
-                                     << parameter.getValue() << "=OUTPUT, or train without a scale: --loss-scale=none";
+                                     << parameter.getValue()
+                                     << "=OUTPUT, or train without a scale: --loss-scale=none [mpt-lost-loss-scale]";
       }
     }
     return success();
@@ -168,7 +169,8 @@ private:
     if (seeds.empty() && scaling.multiplies())
       return function.emitOpError() << "expected a gradient seed (" << MPTDialect::SeedAttrHelper::getNameStr()
                                     << ") before the gradients, found none; name the value that the backward pass "
-                                       "starts from, --seed NAME, or train without a scale: --loss-scale=none";
+                                       "starts from, --seed NAME, or train without a scale: --loss-scale=none "
+                                       "[mpt-lost-loss-scale]";
     auto builder = OpBuilder::atBlockBegin(&body);
     GraphBuilder b(builder, (*function.getOps<train::GradientOp>().begin()).getLoc());
     auto real = RankedTensorType::get({}, builder.getF32Type());

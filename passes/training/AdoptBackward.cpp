@@ -161,7 +161,8 @@ private:
       return mlir::emitError(culprit->getLoc())
              << "--seed: expected the value that every gradient is a multiple of, and nothing else, got '"
              << seed.getValue() << "': from here on the gradient" << namesBehind(culprit)
-             << " is none; name another value, or leave --seed out and train without a loss scale";
+             << " is none; name another value, or leave --seed out and train without a loss scale "
+                "[mpt-lost-loss-scale]";
     if (culprit)
       mlir::emitWarning(culprit->getLoc())
           << "no seed found: from here on the gradient" << namesBehind(culprit)

@@ -133,7 +133,7 @@ private:
     if (type.getNumElements() != 1)
       return forward.emitError() << "expected the first result to be a scalar loss, got " << type
                                  << ": name a loss with --loss, or, where these are losses of single samples, their "
-                                    "reduction: --loss=none,reduction=mean or --loss=none,reduction=sum";
+                                    "reduction: --loss=none,reduction=mean or --loss=none,reduction=sum [mpt-no-loss]";
     return b.widen(b.reshape(value, {}));
   }
 
@@ -144,7 +144,7 @@ private:
     int64_t rank = type.getRank(), axis = spec.classAxis < 0 ? spec.classAxis + rank : spec.classAxis;
     if (rank < 2 || axis < 0 || axis >= rank)
       return forward.emitError() << "expected logits with classes on axis " << spec.classAxis << ", got " << type
-                                 << ": set class-axis, or another loss";
+                                 << ": set class-axis, or another loss [mpt-class-axis]";
     SmallVector<int64_t> order = otherAxes(rank, {axis}), samples;
     for (int64_t i : order)
       samples.push_back(type.getDimSize(i));
@@ -175,7 +175,7 @@ private:
         !llvm::all_of(ArrayRef({batch, classes}), [](int64_t axis) { return 0 <= axis && axis < 3; }))
       return forward.emitError() << "expected scores of rank 3 with sequences on axis " << spec.batchAxis
                                  << " and classes on axis " << spec.classAxis << ", got " << type
-                                 << ": set batch-axis and class-axis";
+                                 << ": set batch-axis and class-axis [mpt-class-axis]";
     if (spec.blank >= type.getDimSize(classes))
       return forward.emitError() << "expected the blank to be one of " << type.getDimSize(classes) << " classes, got "
                                  << spec.blank;
@@ -201,7 +201,7 @@ private:
       if (nameOfArgument(forward, i) == name)
         return forward.emitError() << "expected no input named '" << name
                                    << "', which the loss adds: the model seems to hold its loss, use --loss=none; "
-                                      "if not, rename the input";
+                                      "if not, rename the input [mpt-second-loss]";
     return addArgument(forward, name, type);
   }
 };

@@ -181,7 +181,7 @@ private:
     for (unsigned i = 0; i < step.getNumArguments(); ++i)
       if (nameOfArgument(step, i) == "learning_rate")
         return mlir::emitError(step.getArgument(i).getLoc())
-               << "expected no input named 'learning_rate', which the optimizer adds: rename it";
+               << "expected no input named 'learning_rate', which the optimizer adds: rename it [mpt-name-taken]";
     lr = addArgument(step, "learning_rate", RankedTensorType::get({}, builder.getF32Type()));
     setArgAttr<MPTDialect::DefaultAttrHelper>(step, step.getNumArguments() - 1,
                                               builder.getF64FloatAttr(groups.front().lr));
@@ -233,7 +233,7 @@ private:
     if (!group)
       return mlir::emitError(gradient.getLoc())
              << "expected an optimizer for parameter '" << train::TrainDialect::tensorName(name)
-             << "': its name matches no params; give one without params, or freeze it";
+             << "': its name matches no params; give one without params, or freeze it [mpt-left-out]";
     const OptimizerSpec &spec = *group;
     RankedTensorType type = tensorType(parameter);
     Type wide = wideType(type.getElementType());

@@ -6,7 +6,20 @@ import sys
 import warnings
 
 
-class CompileError(RuntimeError):
+CODE = re.compile(r"\[(mpt-[a-z-]+)\]$", re.M)
+
+
+class Coded(RuntimeError):
+    """An error whose text may end in a code, as in "... [mpt-nothing-trains]"."""
+
+    @property
+    def code(self):
+        """The code, which `mpt-opt --explain=CODE` explains; None where the message has none."""
+        found = CODE.search(str(self))
+        return found and found[1]
+
+
+class CompileError(Coded):
     """mpt-opt refused the model; the text is its diagnostic: errors first, and warnings behind them."""
 
 

@@ -9,10 +9,12 @@ import shutil
 import sys
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 
+from ._errors import Coded
+
 PACKAGE = pathlib.Path(__file__).resolve().parent
 
 
-class Error(RuntimeError):
+class Error(Coded):
     """A call of the runtime failed; `status` is its mpt_status."""
 
     def __init__(self, status: int, text: str):

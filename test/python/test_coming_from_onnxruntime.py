@@ -11,21 +11,22 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
+import doc_blocks  # noqa: E402
+from doc_blocks import BUILD, ROOT  # noqa: E402
 from runtime_artifacts import classifier  # noqa: E402
 
 import mpt
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.abspath(os.environ.get("MPT_BUILD", os.path.join(ROOT, "build", "release")))
+PAGE = "docs/coming-from-onnxruntime-training.md"
 
 
 def page():
-    with open(os.path.join(ROOT, "docs", "coming-from-onnxruntime-training.md"), encoding="utf-8") as text:
+    with open(os.path.join(ROOT, PAGE), encoding="utf-8") as text:
         return text.read()
 
 
 def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page(), re.M | re.S)
+    return doc_blocks.blocks(PAGE, language)
 
 
 @pytest.mark.parametrize("language,pattern", [("cpp", r"C\+\+ program below (\d+) lines go and (\d+) come"), ("python", r"Python one (\d+) go and (\d+) come")])

@@ -6,14 +6,7 @@ import subprocess
 import sys
 
 import pytest
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.abspath(os.environ.get("MPT_BUILD", os.path.join(ROOT, "build", "release")))
-
-
-def blocks(page, language):
-    with open(os.path.join(ROOT, page), encoding="utf-8") as stream:
-        return re.findall(rf"^```{language}\n(.*?)^```", stream.read(), re.M | re.S)
+from doc_blocks import BUILD, ROOT, blocks, environment
 
 
 def test_c_trainer_compiles(tmp_path):
@@ -54,9 +47,7 @@ def test_readme_example(tmp_path):
     commands, = blocks("README.md", "bash")
     (tmp_path / "make_model.py").write_text(make_model)
     (tmp_path / "train.py").write_text(train)
-    folders = [os.path.dirname(sys.executable), os.path.join(BUILD, "bin"), os.environ["PATH"]]
-    environment = {**os.environ, "PATH": os.pathsep.join(folders), "PYTHONPATH": os.path.join(ROOT, "python")}
-    result = subprocess.run(["bash", "-euc", commands + "python train.py"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    result = subprocess.run(["bash", "-euc", commands + "python train.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     accuracy = float(re.search(r"has not seen: ([0-9.]+)", result.stdout).group(1))
     assert accuracy > 0.9, result.stdout

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 from conftest import ROOT
+from doc_blocks import blocks
 from installation import build, installed, run, without_tree  # noqa: F401, a fixture
-from test_docs import blocks
 
 import mpt
 

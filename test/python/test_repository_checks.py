@@ -156,6 +156,13 @@ def test_docs_phases(repository):
     assert "fusion-form" not in output
 
 
+def test_docs_site(repository):
+    status, output = run(repository, "check_docs.py", {
+        "README.md": "", "docs/README.md": "", "docs/a.md": "", "docs/results/b.md": "", "docs/c.md": "",
+        "scripts/site/mkdocs.yml": "nav:\n  - A: [a.md]\n  - cc.md\n  - results/b.md\n"})
+    assert status == 1 and "does not list c.md in its nav" in output and output.count("does not list") == 1
+
+
 FAKE_TOOL = """#!/bin/sh
 case "$*" in *"--to=?"*) echo "mpt-opt: expected import|target for --to, got '?'" >&2; exit 1;; esac
 for last; do :; done

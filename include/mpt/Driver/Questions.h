@@ -5,7 +5,6 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
-#include "llvm/Support/Error.h"
 #include <optional>
 #include <string>
 
@@ -15,9 +14,9 @@ namespace mpt {
 /// rather than for single passes.
 bool isCompilation(llvm::ArrayRef<llvm::StringRef> words);
 
-/// The compiler's answer to words that ask about it: none, --help, --help=GROUP, --version, --list-KIND,
-/// --completion=SHELL. Nothing for other words.
-std::optional<llvm::Expected<std::string>> answer(llvm::ArrayRef<llvm::StringRef> words);
+/// Prints the compiler's answer to words that ask about it: none, --help, --help=GROUP, --version, --list-KIND,
+/// --explain[=CODE], --completion=SHELL. False after an error was printed; nothing for other words.
+std::optional<bool> answered(llvm::StringRef tool, llvm::ArrayRef<llvm::StringRef> words);
 /// The line of --version.
 std::string versionText();
 

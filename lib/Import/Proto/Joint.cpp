@@ -251,10 +251,10 @@ private:
       for (const auto &[state, output] : *given) {
         if (!isState(state))
           return emitError(loc) << flag << ": expected an initializer, got '" << state << "'; "
-                                << whatThereIs(state, llvm::to_vector(states.keys()));
+                                << whatThereIs(state, llvm::to_vector(states.keys())) << " [mpt-no-match]";
         if (!find(graph.output(), output))
           return emitError(loc) << flag << ": expected an output of the graph, got '" << output << "'; "
-                                << whatThereIs(output, namesOf(graph.output()));
+                                << whatThereIs(output, namesOf(graph.output())) << " [mpt-no-match]";
         for (auto &[known, of] : llvm::make_early_inc_range(*map))
           if (of == state)
             map->erase(known);
@@ -402,7 +402,7 @@ private:
     roles.loss = lossName();
     if (roles.loss.empty())
       return emitError(loc) << "expected a scalar loss among the outputs of a graph that has gradients or new values "
-                               "as outputs, got none; add it as an output";
+                               "as outputs, got none; add it as an output [mpt-no-loss]";
     return success();
   }
 
@@ -421,7 +421,7 @@ private:
     const ValueInfoProto *input = find(graph.input(), seed);
     if (!values.defines(seed) && !values.tensor(seed) && !input)
       return emitError(loc) << "--seed: expected a value of the graph, got '" << seed << "'; "
-                            << whatThereIs(seed, values.names());
+                            << whatThereIs(seed, values.names()) << " [mpt-no-match]";
     if (input && !values.tensor(seed))
       return emitError(loc) << "--seed: expected a value that the file computes or holds, got the graph input '" << seed
                             << "'; make it an initializer of ones";

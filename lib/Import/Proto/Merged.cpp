@@ -78,7 +78,8 @@ public:
       return emitError(loc) << "--tie: expected an expression that matches the name of a tensor that several layers "
                                "share, got '"
                             << options.tie << "'; "
-                            << whatThereIs(options.tie, SmallVector<StringRef>(merged.begin(), merged.end()));
+                            << whatThereIs(options.tie, SmallVector<StringRef>(merged.begin(), merged.end()))
+                            << " [mpt-no-match]";
     dropAliases();
     return std::move(separated);
   }

@@ -106,5 +106,6 @@ LogicalResult proto::checkByLibrary(ModelProto &model, StringRef expected, MLIRC
     what = named;
   Explained explained = explain(*what);
   StringRef at = explained.node.empty() ? StringRef(model.graph().name()) : StringRef(explained.node);
-  return emitError(namedLoc(context, at)) << "expected " << expected << ": " << explained.text;
+  return emitError(namedLoc(context, at))
+         << "expected " << expected << ": " << explained.text << " [mpt-invalid-model]";
 }

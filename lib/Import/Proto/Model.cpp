@@ -67,7 +67,7 @@ std::string proto::numberText(float value) {
 LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc) {
   StringRef head = bytes.ltrim();
   if (head.empty())
-    return emitError(loc) << "expected an ONNX model, got an empty file";
+    return emitError(loc) << "expected an ONNX model, got an empty file [mpt-invalid-model]";
   if (head.starts_with("<") || head.starts_with("#")) {
     if (failed(proto::checkTextDepth(bytes, loc)))
       return failure();
@@ -75,11 +75,12 @@ LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc
       OnnxParser parser(std::string_view(bytes.data(), bytes.size()));
       Common::Status status = parser.Parse(model);
       if (!status.IsOK())
-        return emitError(loc) << "expected ONNX text: " << proto::plainMessage(status.ErrorMessage());
+        return emitError(loc) << "expected ONNX text: " << proto::plainMessage(status.ErrorMessage())
+                              << " [mpt-invalid-model]";
       if (!parser.EndOfInput())
         return emitError(loc) << "expected the end of the ONNX text after the model " << parser.GetCurrentPos();
     } catch (const std::exception &error) {
-      return emitError(loc) << "expected ONNX text: " << proto::plainMessage(error.what());
+      return emitError(loc) << "expected ONNX text: " << proto::plainMessage(error.what()) << " [mpt-invalid-model]";
     }
     return success();
   }
@@ -91,7 +92,8 @@ LogicalResult proto::parseBytes(StringRef bytes, ModelProto &model, Location loc
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetTotalBytesLimit(INT_MAX);
   if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
-    return emitError(loc) << "expected an ONNX model, got bytes that do not parse; the file may be truncated";
+    return emitError(loc)
+           << "expected an ONNX model, got bytes that do not parse; the file may be truncated [mpt-invalid-model]";
   return success();
 }
 
@@ -313,7 +315,7 @@ static LogicalResult checkBound(const GraphProto &graph, const llvm::StringMap<i
         << "'; bind it:";
   for (const std::string &symbol : unbound)
     error << " --bind " << symbol << "=<extent>";
-  return error;
+  return error << " [mpt-unbound-dimension]";
 }
 
 /// Gives inputs that initializers are the defaults of these ones' extents, and adds to `bindings` the symbols that are
@@ -625,7 +627,7 @@ static LogicalResult finish(ModelProto &model, const ImportOptions &options, boo
   noteSteps(*model.mutable_graph(), options, open);
   if (!open.empty() && !isPart)
     return emitError(proto::namedLoc(context, open.begin()->getKey()))
-           << "expected --max-steps to name a Loop node, got '" << open.begin()->getKey() << "'";
+           << "expected --max-steps to name a Loop node, got '" << open.begin()->getKey() << "' [mpt-no-match]";
   return proto::lowerStorageTypes(model, context);
 }
 

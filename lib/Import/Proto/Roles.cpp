@@ -38,7 +38,7 @@ static FailureOr<SmallVector<llvm::Regex>> compile(StringRef flag, const std::ve
       return emitError(loc) << "expected a regular expression, got '" << text << "': " << error;
     if (llvm::none_of(names, [&](StringRef name) { return regex.match(name); }))
       return emitError(loc) << flag << ": expected an expression that matches a whole name, got '" << text
-                            << "', which no tensor of the file has; " << whatThereIs(text, names);
+                            << "', which no tensor of the file has; " << whatThereIs(text, names) << " [mpt-no-match]";
   }
   return result;
 }

@@ -143,12 +143,12 @@ static FailureOr<External> externalOf(const TensorProto &tensor, StringRef folde
                              [](StringRef part) { return part == ".."; });
   if (location.empty() || location.contains('\0') || llvm::sys::path::is_absolute(location) || climbs)
     return emitError(loc) << "expected external data in the model's folder, got location '" << location
-                          << "'; move the file beside the model";
+                          << "'; move the file beside the model [mpt-missing-data]";
   SmallString<256> path(folder), real, root;
   llvm::sys::path::append(path, location);
   if (std::error_code error = llvm::sys::fs::real_path(path, real))
     return emitError(loc) << "cannot open external data '" << path << "': " << error.message()
-                          << "; copy it beside the model";
+                          << "; copy it beside the model [mpt-missing-data]";
   if (llvm::sys::fs::real_path(folder, root))
     return emitError(loc) << "cannot resolve the model's folder '" << folder << "'";
   if (!root.ends_with("/"))
@@ -208,7 +208,7 @@ static FailureOr<ElementsAttr> mapExternal(const TensorProto &tensor, RankedTens
                           << external->length;
   if (external->offset > size || size - external->offset < want)
     return emitError(loc) << "expected " << want << " bytes at offset " << external->offset << " of '" << external->path
-                          << "', which has " << size << " bytes; the file may be truncated";
+                          << "', which has " << size << " bytes; the file may be truncated [mpt-missing-data]";
   bool isFlags = type.getElementType().isInteger(1);
   if (!isFlags && !isPacked(tensor, type) && want >= proto::mappedBytes)
     return mapFile(*external, want, type, tensor.name(), loc);

@@ -53,7 +53,7 @@ FailureOr<std::shared_ptr<const Measurements>> Measurements::read(StringRef path
   if (path.empty())
     return emitError(loc)
            << "expected measured ranges for policy auto, got none: measure them with mpt-run --calibrate "
-              "and give the file with --ranges";
+              "and give the file with --ranges [mpt-no-ranges]";
   auto result = std::make_shared<Measurements>();
   llvm::Expected<RangeProfiles> profiles = RangeProfiles::read(path);
   if (!profiles)

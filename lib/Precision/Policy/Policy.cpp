@@ -23,13 +23,13 @@ LogicalResult Policy::loadFile(StringRef nameOrPath, Location loc) {
   bool isPath = nameOrPath.contains('/') || nameOrPath.contains('.');
   if (isPath) {
     if (!llvm::sys::fs::exists(nameOrPath))
-      return emitError(loc) << "cannot find policy file " << nameOrPath;
+      return emitError(loc) << "cannot find policy file " << nameOrPath << " [mpt-unknown-policy]";
     file = parseSourceFile<ModuleOp>(nameOrPath, config);
   } else {
     std::optional<StringRef> text = builtinPolicyText(nameOrPath);
     if (!text)
       return emitError(loc) << "expected policy " << llvm::join(builtinPolicies(), ", ")
-                            << ", auto or the path of a policy file, got " << nameOrPath;
+                            << ", auto or the path of a policy file, got " << nameOrPath << " [mpt-unknown-policy]";
     file = parseSourceString<ModuleOp>(*text, config, nameOrPath);
   }
   if (!file)
@@ -241,7 +241,7 @@ LogicalResult Policy::checkRules(ModuleOp module) const {
     const llvm::StringSet<> &names = rule->regex ? nodeNames : opNames;
     emitError(module.getLoc()) << "expected a rule about " << (rule->regex ? "nodes" : "ops") << " of the model, got '"
                                << rule->text << "', which matches none; "
-                               << whatThereIs(rule->name, llvm::to_vector(names.keys()));
+                               << whatThereIs(rule->name, llvm::to_vector(names.keys())) << " [mpt-no-match]";
   }
   return success(open.empty());
 }

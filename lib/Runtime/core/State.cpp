@@ -224,7 +224,8 @@ mpt_status load(mpt_trainer &t, const char *path) {
   if (fingerprint.empty())
     return fail(MPT_BAD_FILE, "'%s' is no saved state: it has no fingerprint", path);
   if (fingerprint != m.fingerprint)
-    return fail(MPT_INCOMPATIBLE, "'%s': expected the state of model '%s' (fingerprint %s), got that of '%s' (%s)",
+    return fail(MPT_INCOMPATIBLE,
+                "'%s': expected the state of model '%s' (fingerprint %s), got that of '%s' (%s) [mpt-other-state]",
                 path, m.name, m.fingerprint, file.metadata("model").c_str(), fingerprint.c_str());
   ShardedReader pieces;
   const bool isIndex = ShardedReader::isIndex(file);
