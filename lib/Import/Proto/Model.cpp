@@ -464,6 +464,18 @@ static LogicalResult checkShapes(ModelProto &model, MLIRContext *context) {
                                [&] { return proto::inferShapes(model); });
 }
 
+/// Leaves shapes of bodies to inference: converters declare some wrongly, which ONNX Runtime takes.
+static void forgetInnerShapes(GraphProto &graph) {
+  proto::visitGraphs(graph, [&](GraphProto &part) {
+    if (&part == &graph)
+      return;
+    part.clear_value_info();
+    for (ValueInfoProto &output : *part.mutable_output())
+      if (output.type().has_tensor_type())
+        output.mutable_type()->mutable_tensor_type()->clear_shape();
+  });
+}
+
 void proto::copyHeader(const GraphProto &graph, GraphProto &header) {
   header.set_name(graph.name());
   if (graph.has_doc_string())
@@ -499,6 +511,9 @@ LogicalResult proto::prepareNodes(ModelProto &model, std::vector<TensorProto> &i
   forgetNegativeExtents(*model.mutable_graph());
   if (failed(checkAndInline(model, initializers, /*isRewritten=*/true, loc)))
     return failure();
+  // The declared shapes go back into the file, unless one of them is wrong.
+  if (ModelProto copy = model; proto::inferShapes(copy))
+    forgetInnerShapes(*model.mutable_graph());
   return checkShapes(model, loc.getContext());
 }
 
@@ -645,14 +660,9 @@ LogicalResult proto::prepareModel(ModelProto &model, std::vector<TensorProto> &i
   addDefaults(model);
   dropListedInitializers(*model.mutable_graph(), opsetVersion(model, ""));
   GraphProto &graph = *model.mutable_graph();
-  // Shapes in the file may hold symbols that are numbers now, and converters declare some wrongly; inference finds them
-  // again.
-  visitGraphs(graph, [&](GraphProto &part) {
-    part.clear_value_info();
-    for (ValueInfoProto &output : *part.mutable_output())
-      if (&part != &graph && output.type().has_tensor_type())
-        output.mutable_type()->mutable_tensor_type()->clear_shape();
-  });
+  // Shapes in the file may hold symbols that are numbers now; inference finds them again.
+  graph.clear_value_info();
+  forgetInnerShapes(graph);
   llvm::StringMap<const ValueInfoProto *> inputs;
   for (const ValueInfoProto &input : graph.input())
     inputs[input.name()] = &input;
