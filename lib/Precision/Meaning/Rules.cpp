@@ -224,7 +224,16 @@ static double gainOfWeights(Operation *op, const Meaning &x, unsigned index, con
   return std::abs(x.gain) > 1 ? x.gain * std::min(norm, 1.0) : 1;
 }
 
-/// Sums of products: of two tables of whole numbers they count, of activations nothing is known but the magnitude.
+/// The magnitude of a bounded value as a factor on order one.
+static Meaning scaled(const Meaning &x) {
+  Meaning result = x;
+  if (x.bounded && std::isfinite(x.magnitude()))
+    result.gain = std::max(std::abs(x.gain), x.magnitude());
+  return result;
+}
+
+/// Sums of products: of two tables of whole numbers they count, of activations nothing is known but the magnitude. The
+/// largest sum that bounds allow is none that weights make: behind a few layers it would be beyond any range.
 static Meaning inferContraction(Operation *op, ArrayRef<const Meaning *> operands) {
   if (operands.size() < 2)
     return {};
@@ -232,20 +241,21 @@ static Meaning inferContraction(Operation *op, ArrayRef<const Meaning *> operand
   Meaning result = meet(operands);
   double terms = longestExtent(op->getOperand(0).getType());
   result.constant = result.weight = false;
-  result.bounded &= operands.size() == 2;
+  bool counts = operands.size() == 2 && anyCounted(operands) && isCount(a) && isCount(b);
+  bool isFinite = std::isfinite(a.magnitude()) && std::isfinite(b.magnitude());
+  result.bounded &= operands.size() == 2 && (counts || !isFinite);
   if (result.bounded) {
     setProduct(result, a, b);
     result.low = std::min(0.0, times(result.low, terms));
     result.high = std::max(0.0, times(result.high, terms));
   }
-  bool counts = operands.size() == 2 && anyCounted(operands) && isCount(a) && isCount(b);
   result.steps = counts ? stepsOf(a) * stepsOf(b) * terms : 0;
   // Behind weights a position is an activation as any other.
   result.positional = llvm::all_of(operands, [](const Meaning *m) { return m->positional && m->integer; });
   // A signal that was filtered, resampled or transformed is still the input's.
   bool isFiltered = (a.isFilter() && b.direct && !b.constant) || (b.isFilter() && a.direct && !a.constant);
   result.direct = isFiltered && llvm::all_of(operands, [](const Meaning *m) { return m->direct || m->weight; });
-  result.gain = gainOfWeights(op, a, 1, b) * gainOfWeights(op, b, 0, a);
+  result.gain = gainOfWeights(op, scaled(a), 1, b) * gainOfWeights(op, scaled(b), 0, a);
   return result;
 }
 
