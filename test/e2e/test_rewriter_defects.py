@@ -189,3 +189,18 @@ def test_d10_a_rounding_that_the_model_asks_for_stays(tmp_path):
     x = RNG.standard_normal((4, 8)).astype(np.float32)
     got = mpt.Trainer(tmp_path / "library", threads=1).evaluate({"x": x})["y"]
     assert np.array_equal(got, x.astype(ml_dtypes.bfloat16).astype(np.float32)) and not np.array_equal(got, x)
+
+
+@pytest.mark.parametrize("perm", [(1, 0, 2), (1, 2, 0), (0, 2, 1), (1, 2, 0, 3), (1, 2, 3, 0), (0, 2, 1, 3)])
+def test_onnxruntime_loads_a_matmul_behind_a_transpose(perm, tmp_path):
+    """It joins the two; in FP16 it has no kernel for transposes that move the batch, and a process that loads one is killed."""
+    pytest.importorskip("onnxruntime")
+    shape = (5, 2, 3, 4)[:len(perm)]
+    result = [shape[axis] for axis in perm[:-1]] + [4]
+    made = model(f"(float{list(shape)} x) => (float{result} y)", f"a = MatMul (x, V)\nt = Transpose <perm = {list(perm)}> (a)\nm = MatMul (t, W)\nz = Tanh (m)\ny = MatMul (z, U)",
+                 V=RNG.standard_normal((shape[-1], shape[-1])).astype(np.float32), W=RNG.standard_normal((shape[perm[-1]], 4)).astype(np.float32),
+                 U=RNG.standard_normal((4, 4)).astype(np.float32))
+    onnx.save(made, tmp_path / "m.onnx")
+    subprocess.run([BUILD / "bin" / "mpt-opt", tmp_path / "m.onnx", "--policy=amp-f16", "--emit=onnx", "--quiet", "-o", tmp_path / "n.onnx"], check=True)
+    load = "import onnxruntime, sys; onnxruntime.InferenceSession(sys.argv[1], providers=['CPUExecutionProvider'])"
+    assert subprocess.run([sys.executable, "-c", load, tmp_path / "n.onnx"], check=False).returncode == 0

@@ -21,6 +21,21 @@ constexpr int64_t kUnknownExtent = 16;
 
 // ---- rules
 
+/// True for a Transpose which moves the batch, [B, M, K] to [M, B, K], for a MatMul alone: ONNX Runtime joins the two,
+/// has no FP16 kernel for that on CPUs, and up to 1.32 ends in a segmentation fault when it loads the model.
+static bool isJoinedWithMatMul(onnx::NodeOp node) {
+  if (!node.getDomain().empty() || node.getOpType() != "Transpose" || !node->hasOneUse())
+    return false;
+  auto reader = dyn_cast<onnx::NodeOp>(*node->user_begin());
+  auto order = node.getAttrs().getAs<DenseI64ArrayAttr>("perm");
+  if (!reader || reader.getOpType() != "MatMul" || !order || order.size() < 3)
+    return false;
+  // The first axis goes behind the others of the batch, before or behind the last one.
+  SmallVector<int64_t> others(order.asArrayRef());
+  llvm::erase(others, 0);
+  return order[0] == 1 && llvm::is_sorted(others);
+}
+
 void NodeGraph::enter(func::FuncOp function) {
   findTail(function.getBody().front());
   pins = optimizerPins(function);
@@ -35,6 +50,8 @@ void NodeGraph::enter(func::FuncOp function) {
     Ruling ruling = policy.decide(node, numericClass);
     rules[node] = {text(ruling.rule), numericClass, ruling.decision, ruling.named, node.getDomain().empty()};
     std::string why = meanings.whyWide(node, cast<FloatType>(policy.storage), measured.choose(node).known);
+    if (why.empty() && policy.storage.isF16() && isJoinedWithMatMul(node))
+      why = "ONNX Runtime cannot join it with the MatMul in f16";
     if (!why.empty() && !ruling.named)
       kept[node] = ruling.rule.empty() ? why : ruling.rule + ": " + why;
   });
