@@ -74,7 +74,7 @@ private:
     fusion->moveAfter(latest);
     for (Value input : fusion.getInputs()) {
       Operation *before = fusion;
-      for (Operation *view = input.getDefiningOp(); view && isOperandView(view) && latest->isBeforeInBlock(view);
+      for (Operation *view = input.getDefiningOp(); view && isOperandView(view) && fusion->isBeforeInBlock(view);
            view = view->getOperand(0).getDefiningOp()) {
         view->moveBefore(before);
         before = view;
