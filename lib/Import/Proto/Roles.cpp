@@ -112,10 +112,17 @@ static Made madeByTools(StringRef name) {
   return moves("", op) ? Made::ByMovement : Made::Somehow;
 }
 
-bool mpt::isGeneratedName(StringRef name) { return madeByTools(name) != Made::No; }
+/// Tensors that were one have the same name with a number behind it.
+static StringRef withoutNumber(StringRef name) {
+  auto [first, number] = name.rsplit('.');
+  return !number.empty() && llvm::all_of(number, llvm::isDigit) && !first.contains('.') ? first : name;
+}
+
+bool mpt::isGeneratedName(StringRef name) { return madeByTools(withoutNumber(name)) != Made::No; }
 
 /// Values of a module's code are named after the operation that makes them; a number tells nothing.
 bool mpt::isMadeInCode(StringRef name) {
+  name = withoutNumber(name);
   StringRef last = name.substr(name.rfind('.') + 1), word = last.rtrim("0123456789");
   return madeByTools(last) == Made::Somehow && !word.empty() && word != "val_" && word != "val";
 }
@@ -221,7 +228,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   if (use.angle)
     return "feeds an angle";
   // Folded from a weight, bias or token by a movement, it is one. Other tools drop the exporter's declaration of that.
-  Made made = madeByTools(name);
+  Made made = madeByTools(withoutNumber(name));
   bool folds = use.weight || use.beside || use.token;
   bool isFolded = declared ? *declared == proto::Declared::Folded : folds && made == Made::ByMovement;
   if (declared && (*declared == proto::Declared::Other || (isFolded && !folds)))
@@ -237,8 +244,8 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   if (use.standardizes)
     return "standardizes an input";
   // A view of a parameter was folded.
-  if (torch && use.function && isList && made == Made::No &&
-      cast<RankedTensorType>(state.getType()).getNumElements() > 1)
+  bool isFunction = use.function && isList && cast<RankedTensorType>(state.getType()).getNumElements() > 1;
+  if (torch && made == Made::No && (isFunction || use.logarithm))
     return "";
   // Rows beside a layer's result are a token, or the zeros of a padding.
   bool isToken = use.token && name.contains('.') && !isZero(state);
