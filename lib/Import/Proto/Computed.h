@@ -36,12 +36,16 @@ public:
   void warn(mlir::ModuleOp module, mlir::Location loc) const;
 
 private:
-  std::optional<llvm::StringSet<>> parameters; ///< of the module
+  bool isFactor(llvm::StringRef origin) const;
+
+  std::optional<llvm::StringMap<size_t>> parameters; ///< of the module
   struct Folded {
     std::string name;
     bool computed; ///< by arithmetic, not by movement alone
     bool alone;    ///< of this parameter, in one step
   };
+  llvm::StringSet<> foldedNorms;                                ///< whose scales are in filters
+  std::vector<std::string> mixed;                               ///< values made from a parameter and a buffer
   std::map<std::string, llvm::SmallVector<Folded>> byParameter; ///< in an order that is the same each time
 };
 

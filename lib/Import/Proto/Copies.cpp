@@ -326,9 +326,13 @@ private:
     bool known =
         table == tables.end() &&
         (declared.contains(name) || llvm::any_of(graph.initializer(), [&](auto &t) { return t.name() == name; }));
-    if (known || (table == tables.end() && shrinkRepeated(name, index)) || !values.isTelling())
+    if (known)
       return;
-    std::optional<size_t> axis = axisOfRows(values);
+    std::optional<size_t> axis = values.isTelling() ? axisOfRows(values) : std::nullopt;
+    // A look-up may be repeated as well, as biases by relative position are over a batch.
+    bool isLookUp = axis && rowsOf(values, *axis) < withoutRepeats(values);
+    if ((table == tables.end() && !isLookUp && shrinkRepeated(name, index)) || !values.isTelling())
+      return;
     if (axis && (table == tables.end() || graph.initializer(table->second.second).dims(1) == values.extents[*axis]))
       readRows(name, index, *axis);
   }
@@ -372,6 +376,21 @@ private:
     gone.insert(index);
   }
 
+  /// Elements of the vectors along an axis that differ.
+  static int64_t rowsOf(const Elements &tensor, size_t axis) {
+    TableRows rows;
+    rows.add(tensor, axis);
+    return rows.count() * tensor.extents[axis];
+  }
+
+  /// Elements that are left where no axis repeats them.
+  static int64_t withoutRepeats(const Elements &tensor) {
+    int64_t count = tensor.count;
+    for (auto [axis, extent] : llvm::enumerate(tensor.extents))
+      count /= repeats(tensor, axis) ? extent : 1;
+    return count;
+  }
+
   /// Adds a tensor that the exporter has folded away; its index.
   int addFolded(const std::string &name, const TensorProto &copy, ArrayRef<int64_t> extents, std::string bytes) {
     TensorProto tensor;
@@ -379,7 +398,9 @@ private:
     tensor.set_data_type(copy.data_type());
     tensor.mutable_dims()->Add(extents.begin(), extents.end());
     tensor.set_raw_data(std::move(bytes));
-    declared[name] = proto::Declared::Folded;
+    auto known = declared.find(copy.name());
+    bool isMoved = known != declared.end() && known->second == proto::Declared::Moved;
+    declared[name] = isMoved ? proto::Declared::Moved : proto::Declared::Folded;
     proto::addInitializer(model, std::move(tensor));
     elements[graph.initializer_size() - 1] = nullptr;
     return graph.initializer_size() - 1;
@@ -533,7 +554,7 @@ private:
   int64_t version;
   bool torch, finds = false;
   llvm::StringMap<std::vector<std::string>> origins;
-  std::optional<llvm::StringSet<>> parameters;
+  std::optional<llvm::StringMap<size_t>> parameters;
   int nodes; ///< of the file
   DenseMap<int, std::unique_ptr<Elements>> elements;
   /// Tables that are in the file no longer: the rows that look-ups have left of them, and their initializers.
