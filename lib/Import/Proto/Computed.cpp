@@ -22,6 +22,23 @@ using namespace mlir;
 using namespace mpt;
 using namespace ::onnx;
 
+/// The name of an operation in the exporter's program, without a number.
+static StringRef stemOf(StringRef value) { return value.rtrim("0123456789").rtrim('_'); }
+
+bool proto::isComputedValue(StringRef name, ArrayRef<std::string> origins) {
+  auto any = [&](llvm::function_ref<bool(StringRef)> is) { return is(name) || llvm::any_of(origins, is); };
+  bool looksUp = any([](StringRef value) {
+    return llvm::is_contained({"embedding", "index", "index_select", "gather"}, stemOf(value));
+  });
+  if (!looksUp || isMadeInCode(name))
+    return any(isMadeInCode);
+  // Other arithmetic before a look-up is on its indices.
+  return any([](StringRef value) {
+    return llvm::is_contained({"exp", "sigmoid", "tanh", "softplus", "softmax", "relu", "sqrt", "rsqrt"},
+                              stemOf(value));
+  });
+}
+
 /// The batch norm that the exporter has folded into a convolution; empty where there was none.
 static StringRef foldedNorm(const NodeProto &node) {
   bool folded = llvm::any_of(node.metadata_props(), [](const StringStringEntryProto &entry) {
@@ -30,20 +47,15 @@ static StringRef foldedNorm(const NodeProto &node) {
   return folded ? proto::exportedModule(node).value_or("") : StringRef();
 }
 
-proto::ComputedTensors::ComputedTensors(const GraphProto &graph) : parameters(exportedParameters(graph)) {
+proto::ComputedTensors::ComputedTensors(const GraphProto &graph)
+    : parameters(exportedParameters(graph)), buffers(exportedBuffers(graph)) {
   if (!parameters)
     return;
-  visitGraphs(graph, [&](const GraphProto &part) {
-    for (const NodeProto &node : part.node())
-      if (StringRef norm = foldedNorm(node); !norm.empty())
-        foldedNorms.insert(norm);
-  });
+  lookForMerged(graph);
   for (const auto &[name, origins] : foldedFrom(graph, /*all=*/true)) {
-    // Arithmetic before a look-up is on its indices.
-    bool looksUp = StringRef(name).rtrim("_0123456789") == "embedding";
     bool mixes = llvm::any_of(origins, [&](StringRef origin) { return isFactor(origin); }) &&
                  llvm::any_of(origins, [&](StringRef origin) { return parameters->contains(origin); });
-    bool computed = mixes || isMadeInCode(name) || (!looksUp && llvm::any_of(origins, isMadeInCode));
+    bool computed = mixes || isComputedValue(name, origins);
     if (mixes)
       mixed.push_back(name.str());
     for (const std::string &origin : origins)
@@ -52,11 +64,57 @@ proto::ComputedTensors::ComputedTensors(const GraphProto &graph) : parameters(ex
   }
 }
 
+void proto::ComputedTensors::lookForMerged(const GraphProto &graph) {
+  llvm::StringMap<std::string> placeholders = exportedPlaceholders(graph);
+  llvm::StringSet<> values;
+  visitGraphs(graph, [&](const GraphProto &part) {
+    for (const NodeProto &node : part.node())
+      values.insert_range(node.output());
+    for (const TensorProto &tensor : part.initializer())
+      values.insert(tensor.name());
+  });
+  visitGraphs(graph, [&](const GraphProto &part) {
+    for (const NodeProto &node : part.node()) {
+      if (StringRef norm = foldedNorm(node); !norm.empty())
+        foldedNorms.insert(norm);
+      // A tensor that the module has under two names stands here by the other one.
+      std::vector<StringRef> arguments = exportedArguments(node);
+      bool isTied = llvm::any_of(node.input(), [&](const std::string &input) {
+        return parameters->contains(input) &&
+               llvm::none_of(arguments, [&](StringRef given) { return placeholders.lookup(given) == input; });
+      });
+      for (StringRef argument : arguments) {
+        if (auto parameter = placeholders.find(argument); parameter != placeholders.end())
+          (isTied ? tied : used).insert(parameter->second);
+        // Another result of such an operation has its place.
+        bool isMerged = !values.contains(argument) && llvm::any_of(node.input(), [&](const std::string &input) {
+          return values.contains(input) && stemOf(input) == stemOf(argument);
+        });
+        if (isMerged)
+          merging.insert(exportedModule(node).value_or(""));
+      }
+    }
+  });
+}
+
+static StringRef parentOf(StringRef path) { return path.contains('.') ? path.rsplit('.').first : StringRef(); }
+
+/// An operation of the parameter's module may be among the merged ones: a module that reads one's result is near.
+bool proto::ComputedTensors::mayBeMerged(StringRef parameter) const {
+  StringRef around = parentOf(parentOf(parameter));
+  if (tied.contains(parameter))
+    return false;
+  return used.contains(parameter) || llvm::any_of(merging, [&](const auto &reader) {
+           StringRef near = parentOf(reader.getKey());
+           return !around.empty() && (around == near || around == parentOf(near));
+         });
+}
+
 /// A buffer of the module, if it is none of indices: its product with a parameter is neither.
 bool proto::ComputedTensors::isFactor(StringRef origin) const {
   StringRef last = origin.substr(origin.rfind('.') + 1), word = last.substr(last.rfind('_') + 1);
   bool isIndex = llvm::is_contained({"index", "indices", "ids", "idx", "positions"}, word);
-  return origin.contains('.') && !isIndex && !parameters->contains(origin);
+  return !isIndex && buffers.contains(origin);
 }
 
 namespace {
@@ -243,13 +301,13 @@ void proto::ComputedTensors::warn(ModuleOp module, Location loc) const {
                      << "), so that they do not train as they are" << advice;
   llvm::SetVector<StringRef> lost;
   for (const auto &parameter : inOrder(*parameters))
-    if (!trains.contains(parameter) && !byParameter.count(parameter.str()) &&
+    if (!trains.contains(parameter) && !byParameter.count(parameter.str()) && mayBeMerged(parameter) &&
         !foldedNorms.contains(parameter.rsplit('.').first))
       lost.insert(parameter);
   if (!lost.empty())
     emitWarning(loc) << listed(lost.getArrayRef())
-                     << ": the file has no tensor of these parameters of the exporter's module: its results do not "
-                        "depend on them, or the exporter has merged them with others that are equal"
+                     << ": the file has no tensors of these parameters of the exporter's module, which began equal to "
+                        "others: they train as one with these, or under other names"
                      << advice;
   if (!stale.empty())
     emitWarning(loc) << listed(stale.getArrayRef()) << ": computed from " << listed(trained.getArrayRef())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that a file has a second time, transposed, repeated or in part: exporters fold movements of a weight. They
 // train as one again; nodes make the copies of it.
+#include "Computed.h"
 #include "Elements.h"
 #include "OperandUses.h"
 #include "Proto.h"
@@ -148,7 +149,8 @@ public:
   Copies(ModelProto &model, proto::DeclaredParameters &declared, StringRef folder, Location loc)
       : model(model), graph(*model.mutable_graph()), declared(declared), folder(folder), loc(loc),
         version(proto::opsetVersion(model, "")), torch(StringRef(model.producer_name()).starts_with("pytorch")),
-        origins(proto::foldedFrom(graph)), parameters(proto::exportedParameters(graph)), nodes(graph.node_size()) {}
+        origins(proto::foldedFrom(graph)), all(proto::foldedFrom(graph, /*all=*/true)),
+        parameters(proto::exportedParameters(graph)), nodes(graph.node_size()) {}
 
   /// With `finds`, only says which they are.
   proto::JoinedTensors join(bool finds = false) {
@@ -320,7 +322,8 @@ private:
     }
     std::string name = originOf(from->second);
     const Elements &values = elementsOf(index);
-    if (name.empty() || isGeneratedName(name) || values.bytes.empty())
+    if (name.empty() || isGeneratedName(name) || values.bytes.empty() ||
+        proto::isComputedValue(copy.name(), all.lookup(copy.name())))
       return;
     auto table = tables.find(name);
     bool known =
@@ -331,6 +334,11 @@ private:
     std::optional<size_t> axis = values.isTelling() ? axisOfRows(values) : std::nullopt;
     // A look-up may be repeated as well, as biases by relative position are over a batch.
     bool isLookUp = axis && rowsOf(values, *axis) < withoutRepeats(values);
+    // Which rows of a table of zeros were looked up where, nothing tells.
+    if (!values.isTelling() && llvm::any_of(from->second, [](StringRef of) { return of.ends_with("_index"); })) {
+      declared[copy.name()] = proto::Declared::Other;
+      return;
+    }
     if ((table == tables.end() && !isLookUp && shrinkRepeated(name, index)) || !values.isTelling())
       return;
     if (axis && (table == tables.end() || graph.initializer(table->second.second).dims(1) == values.extents[*axis]))
@@ -553,7 +561,7 @@ private:
   Location loc;
   int64_t version;
   bool torch, finds = false;
-  llvm::StringMap<std::vector<std::string>> origins;
+  llvm::StringMap<std::vector<std::string>> origins, all; ///< tensors of the module, and all values on the way
   std::optional<llvm::StringMap<size_t>> parameters;
   int nodes; ///< of the file
   DenseMap<int, std::unique_ptr<Elements>> elements;

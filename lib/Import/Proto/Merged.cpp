@@ -475,8 +475,8 @@ private:
     return scopes.contains(scope);
   }
 
-  /// Parameters that a merged tensor may be in a module, in their order: what the file has no tensor of, and what it
-  /// has this one for. With `deep` those of modules inside it as well.
+  /// Parameters that a merged tensor may be in a module, in their order: the missing ones, and the one that it is
+  /// called after. With `deep` parameters of modules inside it as well.
   std::vector<std::string> namesIn(StringRef scope, StringRef merged, bool deep = false) const {
     std::map<size_t, std::string> found = missing;
     auto add = [&](StringRef name) {

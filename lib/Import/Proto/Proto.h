@@ -184,6 +184,9 @@ llvm::StringMap<std::string> exportedPlaceholders(const ::onnx::GraphProto &grap
 /// without one.
 std::optional<llvm::StringMap<size_t>> exportedParameters(const ::onnx::GraphProto &graph);
 
+/// Its buffers.
+llvm::StringSet<> exportedBuffers(const ::onnx::GraphProto &graph);
+
 /// How many batch normalizations have inference form; with --batch-norm=train they get the other one.
 llvm::FailureOr<int64_t> settleBatchNorms(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);
 

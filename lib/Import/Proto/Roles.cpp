@@ -83,6 +83,7 @@ static Made madeByTorch(StringRef name) {
       .Cases({"add", "sub", "mul", "div", "neg", "pow", "exp", "log", "sqrt", "rsqrt", "reciprocal", "abs"},
              Made::Somehow)
       .Cases({"sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "where", "masked_fill"}, Made::Somehow)
+      .Cases({"softplus", "gelu", "silu", "mish", "elu", "expm1", "erf", "linalg_vector_norm"}, Made::Somehow)
       .Cases({"rsub", "floor", "ceil", "round", "trunc", "sign", "square", "fmod", "remainder", "log1p", "exp2"},
              Made::Somehow)
       .Cases({"minimum", "maximum", "clamp_min", "clamp_max", "scatter", "scatter_add", "index_put", "meshgrid"},
@@ -233,11 +234,12 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   bool isFolded = declared ? *declared == proto::Declared::Folded : folds && made == Made::ByMovement;
   if (declared && (*declared == proto::Declared::Other || (isFolded && !folds)))
     return use.initialState ? "initial state" : "no parameter of the exporter's module";
-  if (declared && (*declared == proto::Declared::Parameter || *declared == proto::Declared::Moved))
+  bool isSinusoids = isSinusoidal(state);
+  if (declared && (*declared == proto::Declared::Parameter || (*declared == proto::Declared::Moved && !isSinusoids)))
     return "";
   if (isBufferName(name))
     return "called like a buffer";
-  if (isSinusoidal(state))
+  if (isSinusoids)
     return "sinusoidal table";
   if (isFolded || (use.weight && (isList || isTorchPath(name))) || (use.beside && !isMadeInCode(name)))
     return "";

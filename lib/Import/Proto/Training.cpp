@@ -144,15 +144,18 @@ std::vector<StringRef> proto::exportedArguments(const NodeProto &node) {
   return names;
 }
 
-/// Visits (placeholder, parameter) of the exporter's signature, in its order; false where there is none.
-static bool visitSignature(const GraphProto &graph, llvm::function_ref<void(StringRef, StringRef)> visitor) {
+constexpr StringLiteral parameterKind = "PARAMETER";
+
+/// Visits (placeholder, tensor) of a kind in the exporter's signature, in its order; false where there is none.
+static bool visitSignature(const GraphProto &graph, StringRef kind,
+                           llvm::function_ref<void(StringRef, StringRef)> visitor) {
   for (const StringStringEntryProto &entry : graph.metadata_props()) {
     if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature")
       continue;
     SmallVector<StringRef> lines; // p_fc_weight: PARAMETER target='fc.weight'
     StringRef(entry.value()).split(lines, '\n');
     for (StringRef line : lines)
-      if (auto [placeholder, target] = line.split(": PARAMETER target='"); !target.empty())
+      if (auto [placeholder, target] = line.split((": " + kind + " target='").str()); !target.empty())
         visitor(placeholder.trim(), target.split('\'').first);
     return true;
   }
@@ -161,13 +164,21 @@ static bool visitSignature(const GraphProto &graph, llvm::function_ref<void(Stri
 
 llvm::StringMap<std::string> proto::exportedPlaceholders(const GraphProto &graph) {
   llvm::StringMap<std::string> names;
-  visitSignature(graph, [&](StringRef placeholder, StringRef target) { names[placeholder] = target.str(); });
+  visitSignature(graph, parameterKind,
+                 [&](StringRef placeholder, StringRef target) { names[placeholder] = target.str(); });
+  return names;
+}
+
+llvm::StringSet<> proto::exportedBuffers(const GraphProto &graph) {
+  llvm::StringSet<> names;
+  visitSignature(graph, "BUFFER", [&](StringRef, StringRef target) { names.insert(target); });
   return names;
 }
 
 std::optional<llvm::StringMap<size_t>> proto::exportedParameters(const GraphProto &graph) {
   llvm::StringMap<size_t> names;
-  bool known = visitSignature(graph, [&](StringRef, StringRef target) { names.try_emplace(target, names.size()); });
+  bool known = visitSignature(graph, parameterKind,
+                              [&](StringRef, StringRef target) { names.try_emplace(target, names.size()); });
   return known ? std::optional(std::move(names)) : std::nullopt;
 }
 
