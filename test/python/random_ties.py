@@ -174,6 +174,12 @@ class Branch(nn.Module):
         shape = {"numbers": (1,), "gate": (WIDTH // 2, 2), "temperature": (WIDTH, 1)}.get(how, (WIDTH,))
         self.scale, self.shift = (nn.Parameter(torch.full(shape, .75)) for _ in range(2))
         nn.init.zeros_(self.norm.weight)  # and the bias is zero
+        if how == "logarithms":
+            self.scale = nn.Parameter(torch.log(torch.arange(1, WIDTH + 1.)))
+        if how == "sums":
+            nn.init.zeros_(self.scale)
+        self.second = nn.Linear(WIDTH, WIDTH, bias=False) if how == "parts" else None
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(WIDTH)) for _ in range(3 if how in ("views", "parts") else 0))
 
     def forward(self, h):
         weight = self.fc.weight
@@ -187,6 +193,17 @@ class Branch(nn.Module):
             made = gate * made + (1 - gate) * h
         elif self.how == "temperature":
             made = torch.clamp(self.scale.view(1, 1, -1), max=4.).exp() * (.1 * made)
+        elif self.how == "logarithms":
+            made = torch.exp(-torch.exp(self.scale.double().float()) * torch.nn.functional.softplus(made))
+        elif self.how == "sums":
+            made = made * torch.rsqrt(made.square().mean(-1, keepdim=True) + .1) * (1 + self.scale)
+        elif self.how == "views":  # biases of parts of one product, as an attention adds them
+            parts = made.reshape(BATCH, -1, 3, WIDTH // 3).transpose(1, 2)
+            made = .2 * sum(torch.sin((k + 1) * parts + bias.reshape(1, 1, 3, WIDTH // 3).transpose(1, 2)) for k, bias in enumerate(self.biases))
+            made = made.transpose(1, 2).reshape(BATCH, -1, WIDTH)
+        elif self.how == "parts":  # of a bias that is put together
+            first, second, third = torch.cat(list(self.biases)).chunk(3)
+            made = torch.nn.functional.linear(torch.sin(made + first), self.second.weight, second) * torch.cos(made + third)
         elif self.how == "norm":
             made = self.norm(made)
         elif self.how == "pool":
@@ -197,11 +214,12 @@ class Branch(nn.Module):
 class Equal(nn.Module):
     """Branches whose tensors begin with equal values, and scales of the block itself."""
 
-    KINDS = ("norm", "pool", "numbers", "gate", "temperature", "standardized", "scales")
+    OF_BOTH = ("norm", "pool", "numbers", "scales", "views", "parts", "sums")
+    KINDS = OF_BOTH + ("gate", "temperature", "standardized", "logarithms")  # which the second exporter folds
 
     def __init__(self, draw, how=None):
         super().__init__()
-        self.how = how or draw.one(self.KINDS[:2] if draw.dynamo else self.KINDS)  # the second exporter folds the others
+        self.how = how or draw.one(self.OF_BOTH if draw.dynamo else self.KINDS)
         if self.how == "standardized" and draw.form == "constants":  # its scale of ones is one of the exporter's constants
             self.how = "norm"
         self.branches = nn.ModuleList(Branch(self.how) for _ in range(2))

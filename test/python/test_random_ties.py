@@ -62,10 +62,10 @@ def test_random_ties(seed, tmp_path):
     check(seed, tmp_path)
 
 
-@pytest.mark.parametrize("equal", random_ties.Equal.KINDS)
-def test_tensors_that_begin_equal(equal, tmp_path):
+@pytest.mark.parametrize("seed, equal", [(0, how) for how in random_ties.Equal.KINDS] + [(1, how) for how in random_ties.Equal.OF_BOTH])
+def test_tensors_that_begin_equal(seed, equal, tmp_path):
     """Exporters merge them: two norms with scales of zero, numbers, folded views of gates and temperatures, scales of one block."""
-    check(0, tmp_path, equal=equal)
+    check(seed, tmp_path, equal=equal)
 
 
 if __name__ == "__main__":

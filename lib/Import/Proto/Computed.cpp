@@ -22,15 +22,99 @@ using namespace mlir;
 using namespace mpt;
 using namespace ::onnx;
 
-proto::ComputedTensors::ComputedTensors(const GraphProto &graph) : parameters(exportedParameters(graph)) {
+/// The name of an operation in the exporter's program, without a number.
+static StringRef stemOf(StringRef value) { return value.rtrim("0123456789").rtrim('_'); }
+
+bool proto::isComputedValue(StringRef name, ArrayRef<std::string> origins) {
+  auto any = [&](llvm::function_ref<bool(StringRef)> is) { return is(name) || llvm::any_of(origins, is); };
+  bool looksUp = any([](StringRef value) {
+    return llvm::is_contained({"embedding", "index", "index_select", "gather"}, stemOf(value));
+  });
+  if (!looksUp || isMadeInCode(name))
+    return any(isMadeInCode);
+  // Other arithmetic before a look-up is on its indices.
+  return any([](StringRef value) {
+    return llvm::is_contained({"exp", "sigmoid", "tanh", "softplus", "softmax", "relu", "sqrt", "rsqrt"},
+                              stemOf(value));
+  });
+}
+
+/// The batch norm that the exporter has folded into a convolution; empty where there was none.
+static StringRef foldedNorm(const NodeProto &node) {
+  bool folded = llvm::any_of(node.metadata_props(), [](const StringStringEntryProto &entry) {
+    return entry.key() == "pkg.onnxscript.rewriter.rule_name" && StringRef(entry.value()).contains("FuseBatchNorm");
+  });
+  return folded ? proto::exportedModule(node).value_or("") : StringRef();
+}
+
+proto::ComputedTensors::ComputedTensors(const GraphProto &graph)
+    : parameters(exportedParameters(graph)), buffers(exportedBuffers(graph)) {
   if (!parameters)
     return;
+  lookForMerged(graph);
   for (const auto &[name, origins] : foldedFrom(graph, /*all=*/true)) {
-    bool computed = isMadeInCode(name) || llvm::any_of(origins, isMadeInCode);
+    bool mixes = llvm::any_of(origins, [&](StringRef origin) { return isFactor(origin); }) &&
+                 llvm::any_of(origins, [&](StringRef origin) { return parameters->contains(origin); });
+    bool computed = mixes || isComputedValue(name, origins);
+    if (mixes)
+      mixed.push_back(name.str());
     for (const std::string &origin : origins)
       if (parameters->contains(origin))
         byParameter[origin].push_back({name.str(), computed, origins.size() == 1});
   }
+}
+
+void proto::ComputedTensors::lookForMerged(const GraphProto &graph) {
+  llvm::StringMap<std::string> placeholders = exportedPlaceholders(graph);
+  llvm::StringSet<> values;
+  visitGraphs(graph, [&](const GraphProto &part) {
+    for (const NodeProto &node : part.node())
+      values.insert_range(node.output());
+    for (const TensorProto &tensor : part.initializer())
+      values.insert(tensor.name());
+  });
+  visitGraphs(graph, [&](const GraphProto &part) {
+    for (const NodeProto &node : part.node()) {
+      if (StringRef norm = foldedNorm(node); !norm.empty())
+        foldedNorms.insert(norm);
+      // A tensor that the module has under two names stands here by the other one.
+      std::vector<StringRef> arguments = exportedArguments(node);
+      bool isTied = llvm::any_of(node.input(), [&](const std::string &input) {
+        return parameters->contains(input) &&
+               llvm::none_of(arguments, [&](StringRef given) { return placeholders.lookup(given) == input; });
+      });
+      for (StringRef argument : arguments) {
+        if (auto parameter = placeholders.find(argument); parameter != placeholders.end())
+          (isTied ? tied : used).insert(parameter->second);
+        // Another result of such an operation has its place.
+        bool isMerged = !values.contains(argument) && llvm::any_of(node.input(), [&](const std::string &input) {
+          return values.contains(input) && stemOf(input) == stemOf(argument);
+        });
+        if (isMerged)
+          merging.insert(exportedModule(node).value_or(""));
+      }
+    }
+  });
+}
+
+static StringRef parentOf(StringRef path) { return path.contains('.') ? path.rsplit('.').first : StringRef(); }
+
+/// An operation of the parameter's module may be among the merged ones: a module that reads one's result is near.
+bool proto::ComputedTensors::mayBeMerged(StringRef parameter) const {
+  StringRef around = parentOf(parentOf(parameter));
+  if (tied.contains(parameter))
+    return false;
+  return used.contains(parameter) || llvm::any_of(merging, [&](const auto &reader) {
+           StringRef near = parentOf(reader.getKey());
+           return !around.empty() && (around == near || around == parentOf(near));
+         });
+}
+
+/// A buffer of the module, if it is none of indices: its product with a parameter is neither.
+bool proto::ComputedTensors::isFactor(StringRef origin) const {
+  StringRef last = origin.substr(origin.rfind('.') + 1), word = last.substr(last.rfind('_') + 1);
+  bool isIndex = llvm::is_contained({"index", "indices", "ids", "idx", "positions"}, word);
+  return !isIndex && buffers.contains(origin);
 }
 
 namespace {
@@ -92,6 +176,8 @@ void proto::ComputedTensors::unfold(ModelProto &model, StringRef folder, Declare
   llvm::StringMap<TensorProto *> tensors;
   for (TensorProto &tensor : *model.mutable_graph()->mutable_initializer())
     tensors[tensor.name()] = &tensor;
+  for (const std::string &name : mixed)
+    declared[name] = Declared::Other;
   for (const auto &[parameter, values] : byParameter) {
     if (tensors.contains(parameter))
       continue;
@@ -125,14 +211,6 @@ static int64_t biasExtent(const NodeProto &node, const TensorProto &weight) {
   return node.op_type() == "Gemm" ? weight.dims(attribute("transB", 0) ? 0 : 1) : 0;
 }
 
-/// The batch norm that the exporter has folded into a convolution; empty where there was none.
-static StringRef foldedNorm(const NodeProto &node) {
-  bool folded = llvm::any_of(node.metadata_props(), [](const StringStringEntryProto &entry) {
-    return entry.key() == "pkg.onnxscript.rewriter.rule_name" && StringRef(entry.value()).contains("FuseBatchNorm");
-  });
-  return folded ? proto::exportedModule(node).value_or("") : StringRef();
-}
-
 void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters &declared) const {
   if (!parameters)
     return;
@@ -140,6 +218,7 @@ void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters
   for (const TensorProto &tensor : model.graph().initializer())
     tensors[tensor.name()] = &tensor;
   llvm::StringMap<std::vector<std::string>> origins = foldedFrom(model.graph());
+  llvm::StringMap<std::string> placeholders = exportedPlaceholders(model.graph());
   llvm::MapVector<StringRef, TensorProto> biases; // one for all layers that share a weight
   for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
     const TensorProto *weight = node.input_size() == 2 ? tensors.lookup(node.input(1)) : nullptr;
@@ -151,6 +230,8 @@ void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters
     std::string name = layer.consume_back(".weight") ? (layer + ".bias").str() : "";
     if (StringRef norm = foldedNorm(node); !norm.empty()) // its shift holds the layer's bias
       name = (norm + ".bias").str();
+    else if (std::vector<StringRef> arguments = exportedArguments(node); !arguments.empty())
+      name = placeholders.lookup(arguments.back()); // the weight may be computed by the module
     if (!parameters->contains(name) || tensors.contains(name) || byParameter.count(name))
       continue;
     TensorProto &bias = biases[parameters->find(name)->getKey()];
@@ -189,7 +270,16 @@ static std::string listed(ArrayRef<StringRef> names) {
   return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
 }
 
+static SmallVector<StringRef> inOrder(const llvm::StringMap<size_t> &places) {
+  SmallVector<StringRef> names(places.size());
+  for (const auto &[name, place] : places)
+    names[place] = name;
+  return names;
+}
+
 void proto::ComputedTensors::warn(ModuleOp module, Location loc) const {
+  if (!parameters)
+    return;
   constexpr StringLiteral advice = "; export with optimize=False, or give the module itself to mpt.compile";
   llvm::StringMap<bool> trains = tensorsOf(module);
   llvm::SetVector<StringRef> gone, numbers, trained, stale;
@@ -209,6 +299,16 @@ void proto::ComputedTensors::warn(ModuleOp module, Location loc) const {
     emitWarning(loc) << listed(gone.getArrayRef()) << ": of these parameters of the exporter's module the file has no "
                      << "more than what was computed from them (" << listed(numbers.getArrayRef())
                      << "), so that they do not train as they are" << advice;
+  llvm::SetVector<StringRef> lost;
+  for (const auto &parameter : inOrder(*parameters))
+    if (!trains.contains(parameter) && !byParameter.count(parameter.str()) && mayBeMerged(parameter) &&
+        !foldedNorms.contains(parameter.rsplit('.').first))
+      lost.insert(parameter);
+  if (!lost.empty())
+    emitWarning(loc) << listed(lost.getArrayRef())
+                     << ": the file has no tensors of these parameters of the exporter's module, which began equal to "
+                        "others: they train as one with these, or under other names"
+                     << advice;
   if (!stale.empty())
     emitWarning(loc) << listed(stale.getArrayRef()) << ": computed from " << listed(trained.getArrayRef())
                      << " by the exporter, and the same numbers for ever while these train" << advice;

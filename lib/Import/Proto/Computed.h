@@ -16,6 +16,10 @@
 
 namespace mpt::proto {
 
+/// True where arithmetic on a parameter has made a folded value, not movements and look-ups alone, by the names of all
+/// values on the way.
+bool isComputedValue(llvm::StringRef name, llvm::ArrayRef<std::string> origins);
+
 /// Values that the exporter has folded, by the parameter of the module that they were made from.
 class ComputedTensors {
 public:
@@ -36,12 +40,21 @@ public:
   void warn(mlir::ModuleOp module, mlir::Location loc) const;
 
 private:
-  std::optional<llvm::StringSet<>> parameters; ///< of the module
+  bool isFactor(llvm::StringRef origin) const;
+  void lookForMerged(const ::onnx::GraphProto &graph);
+  bool mayBeMerged(llvm::StringRef parameter) const;
+
+  std::optional<llvm::StringMap<size_t>> parameters; ///< of the module
+  llvm::StringSet<> buffers;                         ///< of it
   struct Folded {
     std::string name;
     bool computed; ///< by arithmetic, not by movement alone
     bool alone;    ///< of this parameter, in one step
   };
+  llvm::StringSet<> used, tied;   ///< arguments of nodes, and ones that have another name in the file
+  llvm::StringSet<> merging;      ///< modules that read a value in the place of another one
+  llvm::StringSet<> foldedNorms;  ///< whose scales are in filters
+  std::vector<std::string> mixed; ///< values made from a parameter and a buffer
   std::map<std::string, llvm::SmallVector<Folded>> byParameter; ///< in an order that is the same each time
 };
 

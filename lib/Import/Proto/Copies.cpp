@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors that a file has a second time, transposed, repeated or in part: exporters fold movements of a weight. They
 // train as one again; nodes make the copies of it.
+#include "Computed.h"
 #include "Elements.h"
 #include "OperandUses.h"
 #include "Proto.h"
@@ -148,7 +149,8 @@ public:
   Copies(ModelProto &model, proto::DeclaredParameters &declared, StringRef folder, Location loc)
       : model(model), graph(*model.mutable_graph()), declared(declared), folder(folder), loc(loc),
         version(proto::opsetVersion(model, "")), torch(StringRef(model.producer_name()).starts_with("pytorch")),
-        origins(proto::foldedFrom(graph)), parameters(proto::exportedParameters(graph)), nodes(graph.node_size()) {}
+        origins(proto::foldedFrom(graph)), all(proto::foldedFrom(graph, /*all=*/true)),
+        parameters(proto::exportedParameters(graph)), nodes(graph.node_size()) {}
 
   /// With `finds`, only says which they are.
   proto::JoinedTensors join(bool finds = false) {
@@ -320,15 +322,25 @@ private:
     }
     std::string name = originOf(from->second);
     const Elements &values = elementsOf(index);
-    if (name.empty() || isGeneratedName(name) || values.bytes.empty())
+    if (name.empty() || isGeneratedName(name) || values.bytes.empty() ||
+        proto::isComputedValue(copy.name(), all.lookup(copy.name())))
       return;
     auto table = tables.find(name);
     bool known =
         table == tables.end() &&
         (declared.contains(name) || llvm::any_of(graph.initializer(), [&](auto &t) { return t.name() == name; }));
-    if (known || (table == tables.end() && shrinkRepeated(name, index)) || !values.isTelling())
+    if (known)
       return;
-    std::optional<size_t> axis = axisOfRows(values);
+    std::optional<size_t> axis = values.isTelling() ? axisOfRows(values) : std::nullopt;
+    // A look-up may be repeated as well, as biases by relative position are over a batch.
+    bool isLookUp = axis && rowsOf(values, *axis) < withoutRepeats(values);
+    // Which rows of a table of zeros were looked up where, nothing tells.
+    if (!values.isTelling() && llvm::any_of(from->second, [](StringRef of) { return of.ends_with("_index"); })) {
+      declared[copy.name()] = proto::Declared::Other;
+      return;
+    }
+    if ((table == tables.end() && !isLookUp && shrinkRepeated(name, index)) || !values.isTelling())
+      return;
     if (axis && (table == tables.end() || graph.initializer(table->second.second).dims(1) == values.extents[*axis]))
       readRows(name, index, *axis);
   }
@@ -372,6 +384,21 @@ private:
     gone.insert(index);
   }
 
+  /// Elements of the vectors along an axis that differ.
+  static int64_t rowsOf(const Elements &tensor, size_t axis) {
+    TableRows rows;
+    rows.add(tensor, axis);
+    return rows.count() * tensor.extents[axis];
+  }
+
+  /// Elements that are left where no axis repeats them.
+  static int64_t withoutRepeats(const Elements &tensor) {
+    int64_t count = tensor.count;
+    for (auto [axis, extent] : llvm::enumerate(tensor.extents))
+      count /= repeats(tensor, axis) ? extent : 1;
+    return count;
+  }
+
   /// Adds a tensor that the exporter has folded away; its index.
   int addFolded(const std::string &name, const TensorProto &copy, ArrayRef<int64_t> extents, std::string bytes) {
     TensorProto tensor;
@@ -379,7 +406,9 @@ private:
     tensor.set_data_type(copy.data_type());
     tensor.mutable_dims()->Add(extents.begin(), extents.end());
     tensor.set_raw_data(std::move(bytes));
-    declared[name] = proto::Declared::Folded;
+    auto known = declared.find(copy.name());
+    bool isMoved = known != declared.end() && known->second == proto::Declared::Moved;
+    declared[name] = isMoved ? proto::Declared::Moved : proto::Declared::Folded;
     proto::addInitializer(model, std::move(tensor));
     elements[graph.initializer_size() - 1] = nullptr;
     return graph.initializer_size() - 1;
@@ -532,8 +561,8 @@ private:
   Location loc;
   int64_t version;
   bool torch, finds = false;
-  llvm::StringMap<std::vector<std::string>> origins;
-  std::optional<llvm::StringSet<>> parameters;
+  llvm::StringMap<std::vector<std::string>> origins, all; ///< tensors of the module, and all values on the way
+  std::optional<llvm::StringMap<size_t>> parameters;
   int nodes; ///< of the file
   DenseMap<int, std::unique_ptr<Elements>> elements;
   /// Tables that are in the file no longer: the rows that look-ups have left of them, and their initializers.

@@ -173,8 +173,19 @@ llvm::StringMap<std::vector<std::string>> foldedFrom(const ::onnx::GraphProto &g
 /// The path of the module that torch.export's exporter says a node to be of; nothing where it says none.
 std::optional<llvm::StringRef> exportedModule(const ::onnx::NodeProto &node);
 
-/// Parameters of the exported program by its signature, which torch's exporter writes down; nothing without one.
-std::optional<llvm::StringSet<>> exportedParameters(const ::onnx::GraphProto &graph);
+/// The values that a node's operation had as arguments in the exporter's program, in their order, without the other
+/// arguments; nothing where the exporter does not say it.
+std::vector<llvm::StringRef> exportedArguments(const ::onnx::NodeProto &node);
+
+/// The names of parameters by the names that they have as arguments in the exporter's program.
+llvm::StringMap<std::string> exportedPlaceholders(const ::onnx::GraphProto &graph);
+
+/// Parameters of the exported program, with their place in its signature, which torch's exporter writes down; nothing
+/// without one.
+std::optional<llvm::StringMap<size_t>> exportedParameters(const ::onnx::GraphProto &graph);
+
+/// Its buffers.
+llvm::StringSet<> exportedBuffers(const ::onnx::GraphProto &graph);
 
 /// How many batch normalizations have inference form; with --batch-norm=train they get the other one.
 llvm::FailureOr<int64_t> settleBatchNorms(::onnx::ModelProto &model, const ImportOptions &options, mlir::Location loc);

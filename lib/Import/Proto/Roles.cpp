@@ -81,6 +81,7 @@ static Made madeByTorch(StringRef name) {
       .Cases({"add", "sub", "mul", "div", "neg", "pow", "exp", "log", "sqrt", "rsqrt", "reciprocal", "abs"},
              Made::Somehow)
       .Cases({"sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "where", "masked_fill"}, Made::Somehow)
+      .Cases({"softplus", "gelu", "silu", "mish", "elu", "expm1", "erf", "linalg_vector_norm"}, Made::Somehow)
       .Cases({"rsub", "floor", "ceil", "round", "trunc", "sign", "square", "fmod", "remainder", "log1p", "exp2"},
              Made::Somehow)
       .Cases({"minimum", "maximum", "clamp_min", "clamp_max", "scatter", "scatter_add", "index_put", "meshgrid"},
@@ -110,10 +111,17 @@ static Made madeByTools(StringRef name) {
   return moves("", op) && op != "Constant" ? Made::ByMovement : Made::Somehow; // a number in the code of a module
 }
 
-bool mpt::isGeneratedName(StringRef name) { return madeByTools(name) != Made::No; }
+/// Tensors that were one have the same name with a number behind it.
+static StringRef withoutNumber(StringRef name) {
+  auto [first, number] = name.rsplit('.');
+  return !number.empty() && llvm::all_of(number, llvm::isDigit) && !first.contains('.') ? first : name;
+}
+
+bool mpt::isGeneratedName(StringRef name) { return madeByTools(withoutNumber(name)) != Made::No; }
 
 /// Values of a module's code are named after the operation that makes them; a number tells nothing.
 bool mpt::isMadeInCode(StringRef name) {
+  name = withoutNumber(name);
   StringRef last = name.substr(name.rfind('.') + 1), word = last.rtrim("0123456789");
   return madeByTools(last) == Made::Somehow && !word.empty() && word != "val_" && word != "val";
 }
@@ -153,16 +161,17 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   if (use.angle)
     return "feeds an angle";
   // Folded from a weight, bias or token by a movement, it is one. Other tools drop the exporter's declaration of that.
-  Made made = madeByTools(name);
+  Made made = madeByTools(withoutNumber(name));
   bool folds = use.weight || use.beside || use.token;
   bool isFolded = declared ? *declared == proto::Declared::Folded : folds && made == Made::ByMovement;
   if (declared && (*declared == proto::Declared::Other || (isFolded && !folds)))
     return use.initialState ? "initial state" : "no parameter of the exporter's module";
-  if (declared && (*declared == proto::Declared::Parameter || *declared == proto::Declared::Moved))
+  StringRef meaning = fixedMeaning(state.getValueAttr(), use.weight);
+  if (declared && (*declared == proto::Declared::Parameter || (*declared == proto::Declared::Moved && meaning.empty())))
     return "";
   if (isBufferName(name))
     return "called like a buffer";
-  if (StringRef meaning = fixedMeaning(state.getValueAttr(), use.weight); !meaning.empty())
+  if (!meaning.empty())
     return meaning.str();
   // Hard swish adds 3 to the result of a layer, and recurrences begin with a zero that is expanded.
   bool isNumber = isNumberOfFormula(state.getValueAttr()) && !(torch && isTorchPath(name));
@@ -172,8 +181,8 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   if (use.standardizes)
     return "standardizes an input";
   // A view of a parameter was folded.
-  if (torch && use.function && isList && made == Made::No &&
-      cast<RankedTensorType>(state.getType()).getNumElements() > 1)
+  bool isFunction = use.function && isList && cast<RankedTensorType>(state.getType()).getNumElements() > 1;
+  if (torch && made == Made::No && (isFunction || use.logarithm))
     return "";
   // Rows beside a layer's result are a token, or the zeros of a padding.
   bool isToken = use.token && name.contains('.') && !isZero(state.getValueAttr());

@@ -131,23 +131,60 @@ std::optional<StringRef> proto::exportedModule(const NodeProto &node) {
   return std::nullopt;
 }
 
-std::optional<llvm::StringSet<>> proto::exportedParameters(const GraphProto &graph) {
+std::vector<StringRef> proto::exportedArguments(const NodeProto &node) {
+  std::vector<StringRef> names;
+  for (const StringStringEntryProto &entry : node.metadata_props())
+    if (entry.key() ==
+        "pkg.torch.onnx.fx_node") { // %cat : [...] = call_function[...](args = ([%a, %b], 1), kwargs = {})
+      SmallVector<StringRef> parts;
+      StringRef(entry.value()).split("(args = (").second.split("), kwargs = ").first.split(parts, '%');
+      for (StringRef part : llvm::drop_begin(parts))
+        names.push_back(part.take_while([](char c) { return llvm::isAlnum(c) || c == '_'; }));
+    }
+  return names;
+}
+
+constexpr StringLiteral parameterKind = "PARAMETER";
+
+/// Visits (placeholder, tensor) of a kind in the exporter's signature, in its order; false where there is none.
+static bool visitSignature(const GraphProto &graph, StringRef kind,
+                           llvm::function_ref<void(StringRef, StringRef)> visitor) {
   for (const StringStringEntryProto &entry : graph.metadata_props()) {
     if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature")
       continue;
-    llvm::StringSet<> names;
-    SmallVector<StringRef> parts; // p_fc_weight: PARAMETER target='fc.weight'
-    StringRef(entry.value()).split(parts, "PARAMETER target='");
-    for (StringRef part : llvm::drop_begin(parts))
-      names.insert(part.split('\'').first);
-    return names;
+    SmallVector<StringRef> lines; // p_fc_weight: PARAMETER target='fc.weight'
+    StringRef(entry.value()).split(lines, '\n');
+    for (StringRef line : lines)
+      if (auto [placeholder, target] = line.split((": " + kind + " target='").str()); !target.empty())
+        visitor(placeholder.trim(), target.split('\'').first);
+    return true;
   }
-  return std::nullopt;
+  return false;
+}
+
+llvm::StringMap<std::string> proto::exportedPlaceholders(const GraphProto &graph) {
+  llvm::StringMap<std::string> names;
+  visitSignature(graph, parameterKind,
+                 [&](StringRef placeholder, StringRef target) { names[placeholder] = target.str(); });
+  return names;
+}
+
+llvm::StringSet<> proto::exportedBuffers(const GraphProto &graph) {
+  llvm::StringSet<> names;
+  visitSignature(graph, "BUFFER", [&](StringRef, StringRef target) { names.insert(target); });
+  return names;
+}
+
+std::optional<llvm::StringMap<size_t>> proto::exportedParameters(const GraphProto &graph) {
+  llvm::StringMap<size_t> names;
+  bool known = visitSignature(graph, parameterKind,
+                              [&](StringRef, StringRef target) { names.try_emplace(target, names.size()); });
+  return known ? std::optional(std::move(names)) : std::nullopt;
 }
 
 proto::DeclaredParameters proto::declaredParameters(const GraphProto &graph) {
   DeclaredParameters declared;
-  std::optional<llvm::StringSet<>> parameters = exportedParameters(graph);
+  std::optional<llvm::StringMap<size_t>> parameters = exportedParameters(graph);
   auto isNone = [&](StringRef name) { return parameters ? !parameters->contains(name) : isBufferName(name); };
   auto read = [&](const auto &entries) {
     for (const auto &entry : entries)

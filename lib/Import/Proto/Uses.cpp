@@ -146,6 +146,29 @@ static bool isInput(Value value) {
 /// True for factors of order one, as a sigmoid makes them.
 static bool isGate(Value value) { return arithmeticOf(originOf(value).getDefiningOp()) == Arithmetic::Saturates; }
 
+/// True for one over a root, as norms multiply by.
+static bool isInverseRoot(Value value) {
+  auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
+  Arithmetic arithmetic = arithmeticOf(node);
+  if (arithmetic != Arithmetic::Inverts && arithmetic != Arithmetic::Divides)
+    return false;
+  Value root = node->getOperand(arithmetic == Arithmetic::Divides);
+  return arithmeticOf(originOf(root).getDefiningOp()) == Arithmetic::Roots &&
+         (arithmetic == Arithmetic::Inverts || isTensorOfFile(node->getOperand(0)));
+}
+
+static bool isExponential(onnx::NodeOp node) {
+  return arithmeticOf(node) == Arithmetic::Expands && node->getNumOperands() == 1;
+}
+
+/// True for exp(t) of a tensor t of the file, perhaps negated.
+static bool isExponentialOfTensor(Value value) {
+  auto node = originOf(value).getDefiningOp<onnx::NodeOp>();
+  while (node && arithmeticOf(node) == Arithmetic::Negates)
+    node = originOf(node->getOperand(0)).getDefiningOp<onnx::NodeOp>();
+  return node && isExponential(node) && isTensorOfFile(node->getOperand(0));
+}
+
 /// True for functions of a constant that nobody would write of a formula's numbers: sigmoids of gates, and exponentials
 /// of clamped temperatures. Exponentials alone are of frequencies too, and clamps alone of norms.
 static bool makesFactor(onnx::NodeOp node) {
@@ -179,6 +202,9 @@ static bool isMadeByLayer(Value value, unsigned depth = 0) {
   case Arithmetic::Subtracts:
     return llvm::all_of(node->getOperands(), isMade);
   case Arithmetic::Multiplies:
+    if (llvm::any_of(node->getOperands(), isInverseRoot) || llvm::any_of(node->getOperands(), isExponentialOfTensor))
+      return true;
+    [[fallthrough]];
   case Arithmetic::Adds:
     return llvm::any_of(node->getOperands(), isTensorOfFile)
                ? llvm::any_of(node->getOperands(), isMade)
@@ -214,6 +240,25 @@ static bool isMadeOfIntegers(Value start) {
   return any;
 }
 
+/// True where the exponential, perhaps negated, multiplies what is neither positions nor a tensor of the file: the
+/// logarithm of a scale. That of frequencies multiplies positions.
+static bool scalesData(onnx::NodeOp node) {
+  if (!isExponential(node))
+    return false;
+  SmallVector<Value> work(node->getResults());
+  for (size_t i = 0; i < work.size() && i < kNearNodes; ++i)
+    for (OpOperand &use : work[i].getUses()) {
+      auto user = dyn_cast<onnx::NodeOp>(use.getOwner());
+      if (user && (moves(user, use.getOperandNumber()) || arithmeticOf(user) == Arithmetic::Negates))
+        llvm::append_range(work, user->getResults());
+      if (user && arithmeticOf(user) == Arithmetic::Multiplies)
+        for (OpOperand &other : user->getOpOperands())
+          if (&other != &use && isFloat(other.get()) && !isTensorOfFile(other.get()) && !isMadeOfIntegers(other.get()))
+            return true;
+    }
+  return false;
+}
+
 /// True where the sine or cosine of the result of `node` is taken, with nothing but sums and products between.
 static bool endsInAngle(onnx::NodeOp node) {
   return endsIn(node, arithmeticOf, [](Arithmetic a) { return a == Arithmetic::Waves ? End::All : End::None; });
@@ -231,6 +276,7 @@ static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
     if (!moves(node, index) && node.getBodies().empty())
       use.reader = opType;
     use.function |= index == 0 && makesFactor(node);
+    use.logarithm |= index == 0 && scalesData(node);
     // A token that is put beside the result of a layer.
     use.token |= node->getNumOperands() > 1 && moves(node, node->getNumOperands() - 1) &&
                  llvm::any_of(node->getOperands(), [](Value other) { return isMadeByLayer(other); });

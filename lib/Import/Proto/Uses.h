@@ -14,6 +14,7 @@ struct TensorUse {
   bool token = false;        ///< is concatenated with the result of a layer
   bool either = false;       ///< other arithmetic on two values
   bool function = false;     ///< a gate before its sigmoid, or a temperature before clamp and exponential
+  bool logarithm = false;    ///< of a scale, before its exponential
   bool statistic = false;    ///< mean or variance of a batch normalization
   bool classes = false;      ///< weights of a loss's classes, which have no gradient
   bool angle = false;        ///< multiplies positions whose sine or cosine is taken

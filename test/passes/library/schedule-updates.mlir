@@ -120,3 +120,26 @@ func.func @late(%x: tensor<2x4xf32>, %g: tensor<4x8xf32>) -> tensor<2x8xf32> {
   train.write @w, %new : tensor<4x8xf32>
   return %y : tensor<2x8xf32>
 }
+
+// Two operands are cut from one view, which stays before both.
+// CHECK-LABEL: func.func @one_view
+// CHECK: %[[G:.*]] = mpt.matmul %arg1, %arg0
+// CHECK-NEXT: %[[T:.*]] = mpt.transpose %[[G]]
+// CHECK: mpt.slice %[[T]]
+// CHECK: mpt.slice %[[T]]
+// CHECK: mpt.fusion
+// CHECK: mpt.matmul %arg0, %arg1
+func.func @one_view(%d: tensor<2x8xf32>, %a: tensor<8x2xf32>) -> tensor<2x2xf32> {
+  %g = mpt.matmul %a, %d : (tensor<8x2xf32>, tensor<2x8xf32>) -> tensor<8x8xf32>
+  %z = mpt.matmul %d, %a : (tensor<2x8xf32>, tensor<8x2xf32>) -> tensor<2x2xf32>
+  %t = mpt.transpose %g {permutation = array<i64: 1, 0>} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  %p = mpt.slice %t {sizes = array<i64: 4, 8>, starts = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<8x8xf32>) -> tensor<4x8xf32>
+  %q = mpt.slice %t {sizes = array<i64: 4, 8>, starts = array<i64: 4, 0>, strides = array<i64: 1, 1>} : (tensor<8x8xf32>) -> tensor<4x8xf32>
+  %new = mpt.fusion(%p, %q) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> {
+  ^bb0(%l: tensor<4x8xf32>, %r: tensor<4x8xf32>):
+    %s = mpt.add %l, %r : tensor<4x8xf32>
+    mpt.yield %s : tensor<4x8xf32>
+  }
+  train.write @w, %new : tensor<4x8xf32>
+  return %z : tensor<2x2xf32>
+}
