@@ -253,6 +253,7 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   }
   // After every pass that decides which values there are.
   passes.addPass(createChooseLayouts());
+  passes.addPass(createVerifyUpdates());
   // Calls were made of sums and factors that fusion left: they are looked at again.
   addVerification(passes);
   if (options.countTraffic)

@@ -10,6 +10,7 @@
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/OrderedSums.h"
+#include "mpt/Dialect/MPT/Sizes.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
@@ -426,9 +427,11 @@ private:
         if (phase.name == "fusion")
           fused = module->clone();
       }
-      peak = memory::peakOf(memory::report(*module));
+      llvm::json::Object planned = memory::report(*module);
+      peak = memory::peakOf(planned);
       if (peak.bytes <= budget) {
         module = std::move(fused);
+        leaveOutGradients(memory::gradientsPeakOf(planned).bytes, budget);
         return success();
       }
       progress("needs " + Twine(peak.bytes) + " bytes, more than --memory-budget: keeping less");
@@ -443,6 +446,17 @@ private:
     }
     return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(peak.bytes) +
                 " of '" + peak.function + "' with all rematerialized that can be");
+  }
+
+  /// Takes out @gradients, of every size, where it needs more than the budget: no call of the library then needs more.
+  void leaveOutGradients(int64_t bytes, int64_t budget) {
+    if (bytes <= budget)
+      return;
+    for (auto function : llvm::make_early_inc_range(module->getOps<func::FuncOp>()))
+      if (nameInFirstSize(function.getSymName()) == "gradients")
+        function.erase();
+    log << "warning: 'gradients', which hands all gradients out at once, needs " << bytes
+        << " bytes, more than --memory-budget: it is left out of the library\n";
   }
 
   /// Reports asked for that phase `phase` has made possible.

@@ -76,6 +76,9 @@ bool BufferizationState::isWantedInPlace(Value result) const {
 }
 
 BufferizationState::Place BufferizationState::placeFor(Value result) {
+  auto lent = getAttr<library::LibraryDialect::LentAttrHelper>(result.getDefiningOp());
+  if (auto state = lent ? dyn_cast<FlatSymbolRefAttr>(lent[cast<OpResult>(result).getResultNumber()]) : nullptr)
+    return {stateBuffer(state, tensorType(result), result.getLoc()), state};
   auto it = destinations.find(result);
   if (it == destinations.end())
     return {};

@@ -246,7 +246,8 @@ json::Object mpt::memory::report(ModuleOp module) {
   return json::Object{{"state", std::move(state)}, {"functions", std::move(functions)}, {"rungs", reportRungs(module)}};
 }
 
-Peak mpt::memory::peakOf(const json::Object &report) {
+/// The largest peak of @gradients, or of all other functions. Without a step, @gradients is a function as any other.
+static Peak largestPeak(const json::Object &report, bool ofGradients) {
   Peak largest;
   const json::Object *functions = report.getObject("functions");
   if (!functions)
@@ -255,7 +256,7 @@ Peak mpt::memory::peakOf(const json::Object &report) {
   bool trains = functions->getObject("step");
   for (const auto &entry : *functions) {
     const json::Object *function = entry.second.getAsObject();
-    if (!function || (trains && nameInFirstSize(entry.first) == "gradients"))
+    if (!function || (trains && nameInFirstSize(entry.first) == "gradients") != ofGradients)
       continue;
     int64_t bytes = function->getInteger("peak").value_or(0);
     if (bytes > largest.bytes || (bytes == largest.bytes && StringRef(entry.first) < largest.function))
@@ -263,6 +264,9 @@ Peak mpt::memory::peakOf(const json::Object &report) {
   }
   return largest;
 }
+
+Peak mpt::memory::peakOf(const json::Object &report) { return largestPeak(report, false); }
+Peak mpt::memory::gradientsPeakOf(const json::Object &report) { return largestPeak(report, true); }
 
 void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
   auto line = [&](StringRef name, const json::Value &value) {
