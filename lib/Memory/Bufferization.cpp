@@ -199,6 +199,8 @@ static func::FuncOp signatureOf(func::FuncOp source) {
   target.setArgAttrsAttr(builder.getArrayAttr(attributes));
   if (DenseI64ArrayAttr traffic = getAttr<MPTDialect::TrafficAttrHelper>(source))
     setAttr<MPTDialect::TrafficAttrHelper>(target, traffic);
+  if (DenseI64ArrayAttr coded = getAttr<MPTDialect::CodedAttrHelper>(source))
+    setAttr<MPTDialect::CodedAttrHelper>(target, coded);
   if (ArrayAttr apart = getAttr<library::LibraryDialect::ApartAttrHelper>(source))
     setAttr<library::LibraryDialect::ApartAttrHelper>(target, apart);
   if (IntegerAttr phase = getAttr<dist::DistDialect::PhaseAttrHelper>(source))

@@ -138,6 +138,8 @@ json::Object reportRungs(ModuleOp module) {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   int64_t readMore = step && !step.isDeclaration() ? bytesReadMore(step) : 0;
   json::Object rungs;
+  if (DenseI64ArrayAttr coded = step ? getAttr<MPTDialect::CodedAttrHelper>(step) : DenseI64ArrayAttr())
+    rungs["coded_activations"] = json::Object{{"values", coded[0]}, {"saves", coded[1]}};
   if (packed || copies)
     rungs["packed_masters"] =
         json::Object{{"parameters", packed}, {"saves", saved}, {"step_reads_more", readMore}, {"copies_left", copies}};
@@ -285,7 +287,7 @@ void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
       line(role, *bytes);
   if (const json::Object *rungs = report.getObject("rungs"))
     for (auto [name, entries] : sorted(*rungs)) {
-      out << name << " (bytes; parameters: count)\n";
+      out << name << " (bytes; parameters, values: counts)\n";
       for (auto [key, value] : sorted(*entries->getAsObject()))
         line(key, *value);
     }

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import numpy as np
@@ -178,6 +179,28 @@ def test_budget_leaves_gradients_out(model, tmp_path):
     assert "gradients" in wide["functions"]
     for name, value in expected.items():
         assert parameters[name].tobytes() == value.tobytes(), name
-    done = subprocess.run([COMPILER, model, "--quiet", "--loss=mse", *flags, f"--memory-budget={budget}", "-o", tmp_path / "again"],
-                          stderr=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([COMPILER, model, "--quiet", "--loss=mse", "--optimizer=sgd,lr=0.1,momentum=0.9", "--train=w[0-9]", *flags,
+                           f"--memory-budget={budget}", "-o", tmp_path / "again"], stderr=subprocess.PIPE, text=True, check=True)
     assert "warning: 'gradients', which hands all gradients out at once, needs" in done.stderr
+
+
+def test_budget_prefers_what_changes_no_bit(model, tmp_path):
+    """Activations wait in 8 bits where the budget permits it and all rematerialization is not enough, and not before."""
+    for name in ("free", "lossless", "codes"):
+        (tmp_path / name).mkdir()
+    free, expected = build(model, tmp_path / "free")
+    peak = free["functions"]["step"]["peak"]
+    command = [COMPILER, model, "--quiet", "--loss=mse", "--optimizer=sgd,lr=0.1,momentum=0.9", "--train=w[0-9]"]
+    done = subprocess.run([*command, "--memory-budget=1K", "-o", tmp_path / "none"], stderr=subprocess.PIPE, text=True)
+    least = int(re.search(r"got (\d+) of 'step'", done.stderr)[1])
+    lossless, parameters = build(model, tmp_path / "lossless", f"--memory-budget={(peak + least) // 2},saved=f8")
+    assert "coded_activations" not in lossless["rungs"]
+    for name, value in expected.items():
+        assert parameters[name].tobytes() == value.tobytes(), name
+    done = subprocess.run([*command, f"--memory-budget={least - 1}", "-o", tmp_path / "none"], stderr=subprocess.PIPE, text=True)
+    assert done.returncode != 0 and f"got {least} of 'step' with all rematerialized that can be\n" in done.stderr
+    codes = build(model, tmp_path / "codes", f"--memory-budget={least - 1},saved=f8")[0]
+    assert codes["rungs"]["coded_activations"]["saves"] > 0 and codes["functions"]["step"]["peak"] < least
+    for wrong in ("1G,slots=i8", "1G,"):
+        done = subprocess.run([*command, f"--memory-budget={wrong}"], stderr=subprocess.PIPE, text=True)
+        assert done.returncode != 0 and "BYTES,saved=f8" in done.stderr
