@@ -132,6 +132,7 @@ void buildPrecision(OpPassManager &passes, const PipelineOptions &options, const
   auto assign = wishes<AssignOptions>(options);
   assign.lossScale = options.lossScale;
   assign.slots = options.slots;
+  assign.saved = options.saved;
   assign.ranges = options.ranges;
   passes.addPass(createAssign(assign));
   if (options.products) {
@@ -213,7 +214,10 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   RematerializeOptions rematerialize;
   rematerialize.bytes = options.rematerializeBytes;
   rematerialize.memoryBound = kernels.memoryBound && !options.rematerializeBytes;
+  rematerialize.codeAll = options.codeActivations;
   passes.addPass(createRematerialize(rematerialize));
+  // Behind it: a value that it repeats needs no codes.
+  passes.addPass(createCodeActivations({options.codeActivations}));
   if (!target.calls.everyOperandType) {
     // Its conversions are kept apart for the backward pass as rematerialized values are.
     WidenOperandsOptions widen;
@@ -253,6 +257,7 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   }
   // After every pass that decides which values there are.
   passes.addPass(createChooseLayouts());
+  passes.addPass(createVerifyUpdates());
   // Calls were made of sums and factors that fusion left: they are looked at again.
   addVerification(passes);
   if (options.countTraffic)

@@ -22,6 +22,7 @@ struct PipelineOptions {
   std::string ranges;              ///< file of mpt-run --calibrate, for policy auto and the precision report
   std::string lossScale;           ///< overrides the policy's: none, a number, or dynamic with settings
   std::string slots;               ///< type of optimizer state in place of the policy's: f32, f16 or bf16
+  std::string saved;               ///< f8: activations wait for the backward pass in 8 bits; storage: not by any rule
   std::string masters;             ///< copied: narrow copies beside them; packed: none; else by size
   double clipNorm = 0.0;           ///< largest global gradient norm; 0 does not clip
   double ema = 0.0;                ///< decay of averages of the parameters; 0 keeps none
@@ -33,6 +34,7 @@ struct PipelineOptions {
   std::string sharedInputs;        ///< regular expression over inputs that all replicas read whole
   int64_t memoryBudget = 0;        ///< most bytes of state and arena that the step may need; 0 does not limit
   int64_t rematerializeBytes = 0;  ///< bytes of saved activations to give up by further passes over memory
+  bool codeActivations = false;    ///< activations of all nodes may wait as codes
   bool countTraffic = false;       ///< functions on buffers say how little their kernels could move
   bool noDropout = false;
   bool batchInvariant = false; ///< a row's bits depend on nothing beside the row

@@ -10,6 +10,7 @@
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/OrderedSums.h"
+#include "mpt/Dialect/MPT/Sizes.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/ONNX/TrainingRoles.h"
 #include "mpt/Dialect/Policy/PolicyDialect.h"
@@ -412,14 +413,36 @@ private:
     return options.memoryBudget && phase.name == "fusion" && options.to != "fusion";
   }
 
-  /// Leaves phase fusion's form whose plan needs at most `budget` bytes, keeping as much as that allows.
+  /// Leaves phase fusion's form whose plan needs at most `budget` bytes, keeping as much as that allows. The rungs that
+  /// change no bit come first; activations in 8 bits are tried where the user permits them and nothing else is enough.
   LogicalResult planWithin(int64_t budget) {
     OwningOpRef<ModuleOp> source = std::move(module);
     PipelineOptions wishes = pipeline;
+    memory::Peak least{INT64_MAX, ""};
+    for (bool codes : {false, true}) {
+      if (codes && !options.budgetCodes)
+        break;
+      wishes.codeActivations = codes;
+      FailureOr<bool> fits = planWith(*source, wishes, budget, least);
+      if (failed(fits))
+        return failure();
+      if (*fits) {
+        if (codes)
+          progress("within --memory-budget with activations in 8 bits");
+        return success();
+      }
+    }
+    return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(least.bytes) +
+                " of '" + least.function + "' with all rematerialized that can be" +
+                (options.budgetCodes ? " and activations in 8 bits" : ""));
+  }
+
+  /// Whether a plan of `source` by these wishes needs at most `budget` bytes. If so, leaves its form after phase
+  /// fusion; keeps the least that was needed.
+  FailureOr<bool> planWith(ModuleOp source, PipelineOptions wishes, int64_t budget, memory::Peak &least) {
     int64_t before = 0;
-    memory::Peak peak;
     for (int attempt = 0; attempt < maxPlans; ++attempt) {
-      module = source->clone();
+      module = source.clone();
       OwningOpRef<ModuleOp> fused;
       for (const Phase &phase : phasesFrom("fusion")) {
         if (failed(runPhase(phase, wishes)))
@@ -427,12 +450,16 @@ private:
         if (phase.name == "fusion")
           fused = module->clone();
       }
-      peak = memory::peakOf(memory::report(*module));
+      llvm::json::Object planned = memory::report(*module);
+      memory::Peak peak = memory::peakOf(planned);
       if (peak.bytes <= budget) {
         module = std::move(fused);
-        return success();
+        leaveOutGradients(memory::gradientsPeakOf(planned).bytes, budget);
+        return true;
       }
       progress("needs " + Twine(peak.bytes) + " bytes, more than --memory-budget: keeping less");
+      if (peak.bytes < least.bytes)
+        least = peak;
       // Bytes kept less are not bytes of the peak less; the last attempt gives up all that can be.
       if (wishes.rematerializeBytes == INT64_MAX)
         break;
@@ -442,8 +469,18 @@ private:
         wishes.rematerializeBytes += peak.bytes - budget;
       before = peak.bytes;
     }
-    return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(peak.bytes) +
-                " of '" + peak.function + "' with all rematerialized that can be");
+    return false;
+  }
+
+  /// Takes out @gradients, of every size, where it needs more than the budget: no call of the library then needs more.
+  void leaveOutGradients(int64_t bytes, int64_t budget) {
+    if (bytes <= budget)
+      return;
+    for (auto function : llvm::make_early_inc_range(module->getOps<func::FuncOp>()))
+      if (nameInFirstSize(function.getSymName()) == "gradients")
+        function.erase();
+    log << "warning: 'gradients', which hands all gradients out at once, needs " << bytes
+        << " bytes, more than --memory-budget: it is left out of the library\n";
   }
 
   /// Reports asked for that phase `phase` has made possible.
@@ -470,7 +507,11 @@ private:
 
   /// Times of one target say nothing of another, and not every target orders its sums.
   LogicalResult checkTarget() {
-    std::string timed = PrecisionSettings::of(*module).timedTarget;
+    PrecisionSettings settings = PrecisionSettings::of(*module);
+    if (options.emit == EmitKind::ONNX && llvm::any_of(settings.savedNodes, [](const SavedRule &r) { return r.coded; }))
+      return fail("expected a library for activations that wait in 8 bits (--saved=f8 and rules 'saved'), got "
+                  "--emit=onnx: whatever runs the file decides what waits");
+    std::string timed = settings.timedTarget;
     std::shared_ptr<const target::Target> target = options.target ? options.target : target::createTarget("");
     if (options.batchInvariant && !target->capabilities().orderedSums)
       return fail("expected --target=cpu for --batch-invariant, got " + target->name() +

@@ -188,6 +188,9 @@ std::optional<std::string> setEma(CompileOptions &options, StringRef value) {
 
 std::optional<std::string> setMemoryBudget(CompileOptions &options, StringRef value) {
   static constexpr StringLiteral units = "KMG";
+  options.budgetCodes = value.consume_back(",saved=f8");
+  if (value.contains(','))
+    return "BYTES or BYTES,saved=f8";
   size_t unit = value.empty() ? StringRef::npos : units.find(value.back());
   int64_t factor = unit == StringRef::npos ? 1 : int64_t(1) << (10 * (unit + 1)), count;
   StringRef digits = unit == StringRef::npos ? value : value.drop_back();
@@ -337,6 +340,10 @@ std::vector<Flag> precisionFlags() {
        "type that optimizer slots are stored in: f32, f16 (first moments alone) or bf16 (all), rounded stochastically; "
        "i8 or f8 (e4m3): 8-bit codes with a scale a block of 256, in tensors of 4,096 elements and more",
        choice(&Options::slots, "f32|f16|bf16|i8|f8")},
+      {"--saved", "TYPE",
+       "type in which activations wait for the backward pass: f8, 8-bit codes (e4m3) with a scale a row; or storage, "
+       "their own. A rule 'saved \"REGEX\" -> narrow' or '-> storage' decides for nodes",
+       choice(&Options::saved, "f8|storage")},
       {"--masters", "HOW",
        "copied: a narrow copy beside each FP32 parameter; packed: none, GEMMs round while they pack (the default for "
        "large parameters on the CPU)",
@@ -391,7 +398,9 @@ std::vector<Flag> modelFlags() {
       {"--no-dropout", "", "remove dropout from the training step", toggle(&Options::noDropout)},
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES",
-       "most that training's state and scratch may take (or nK, nM, nG): rematerializes to fit", setMemoryBudget},
+       "most that training's state and scratch may take (or nK, nM, nG): rematerializes to fit, which changes no bit; "
+       "with ,saved=f8 activations may wait in 8 bits where that is not enough",
+       setMemoryBudget},
   };
 }
 

@@ -27,6 +27,14 @@ llvm::DenseSet<Operation *> mpt::backwardOps(func::FuncOp function) {
   return backward;
 }
 
+void mpt::addLateOps(Block &block, llvm::DenseSet<Operation *> &late) {
+  for (Operation &op : llvm::reverse(block))
+    if (hasAttr<MPTDialect::RecomputedAttrHelper>(&op) ||
+        (!op.use_empty() && !storesFewerBytes(&op) && !isReduction(&op) &&
+         llvm::all_of(op.getUsers(), [&](Operation *user) { return late.contains(user); })))
+      late.insert(&op);
+}
+
 bool mpt::storesFewerBytes(Operation *op) {
   auto narrows = [](Operation *op) {
     auto cast = dyn_cast<CastOp>(op);

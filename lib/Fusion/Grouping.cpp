@@ -28,14 +28,13 @@ class Grouper {
 public:
   Grouper(Block &block, const KernelCapabilities &kernels, OpSet backward)
       : block(block), kernels(kernels), late(std::move(backward)), rules(kernels), graph(block), bundles(block, graph) {
-    addRematerialized();
+    addLateOps(block, late);
   }
 
   void run();
   SmallVector<Group> groups() const;
 
 private:
-  void addRematerialized();
   void joinRowGradients();
   void mergeProducers();
   void mergeReaders(Value value);
@@ -183,17 +182,6 @@ void Grouper::mergeReaders(Value value) {
     if (!merged && firsts.size() < mostKernels)
       firsts.push_back(user);
   }
-}
-
-/// Adds to `late` the ops rematerialized for the backward pass, and ops that only late ops read. Reductions wait as the
-/// few values that they make: the largest magnitude of an activation goes with the activation, though the next scale is
-/// late.
-void Grouper::addRematerialized() {
-  for (Operation &op : llvm::reverse(block))
-    if (hasAttr<MPTDialect::RecomputedAttrHelper>(&op) ||
-        (!op.use_empty() && !storesFewerBytes(&op) && !isReduction(&op) &&
-         llvm::all_of(op.getUsers(), [&](Operation *user) { return late.contains(user); })))
-      late.insert(&op);
 }
 
 void Grouper::run() {

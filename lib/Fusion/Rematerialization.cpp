@@ -75,7 +75,8 @@ bool canBeComputedInside(OpOperand &use) {
 /// Chen et al., "Training deep nets with sublinear memory cost", arXiv:1604.06174, solved as a minimum cut over bytes).
 class Rematerializer {
 public:
-  Rematerializer(func::FuncOp function, bool memoryBound) : memoryBound(memoryBound), backward(backwardOps(function)) {
+  Rematerializer(func::FuncOp function, bool memoryBound, const CodedActivations *coded)
+      : memoryBound(memoryBound), coded(coded), backward(backwardOps(function)) {
     // Ops that only the backward pass reads are computed there: fusion-form joins them with their readers. Not ops that
     // make a value smaller: it is kept for less.
     for (Operation &op : llvm::reverse(function.getBody().front()))
@@ -155,10 +156,10 @@ private:
     std::pair<int, int> node{network.addNode(), network.addNode()};
     std::swap(node.first, node.second); // first: made, second: used
     nodes[value] = node;
-    int64_t price = inMemory.contains(value) ? 0 : bytesOf(value) * unit;
+    int64_t price = inMemory.contains(value) ? 0 : keptBytes(value) * unit;
     // A value that stayed inside a kernel would have to be written, too.
     if (price && isArithmetic(value.getDefiningOp()) && llvm::all_of(value.getUses(), canBeComputedInside))
-      price += bytesOf(value);
+      price += keptBytes(value);
     network.addEdge(node.second, node.first, isOperandView(value.getDefiningOp()) ? MinCut::kInfinite : price);
     if (paid.contains(value))
       network.addEdge(node.first, MinCut::kSink, bytesOf(value) * passPrice);
@@ -173,6 +174,8 @@ private:
         network.addEdge(node.first, nodeOf(operand).second, MinCut::kInfinite);
     return node;
   }
+  /// A value that waits as codes takes a byte an element.
+  int64_t keptBytes(Value value) const { return coded && coded->contains(value) ? countOf(value) : bytesOf(value); }
   bool isRematerialized(Value value) const {
     auto known = nodes.find(value);
     return known != nodes.end() && network.onSourceSide(known->second.first) && !inMemory.contains(value);
@@ -185,7 +188,8 @@ private:
            llvm::all_of(op->getOperands(), [&](Value operand) { return isFromInputs(operand, depth + 1); });
   }
 
-  const bool memoryBound; ///< traffic counts more than kept bytes
+  const bool memoryBound;              ///< traffic counts more than kept bytes
+  const CodedActivations *const coded; ///< null: all values are kept as they are
   llvm::DenseSet<Operation *> backward;
   llvm::SetVector<Value> inside;  ///< values that backward kernels read, and can compute themselves
   llvm::SetVector<Value> stored;  ///< values that the backward pass wants in memory: for library calls and views
@@ -222,7 +226,7 @@ Rematerializer::Cost Rematerializer::solveCut(size_t given, const llvm::DenseSet
   for (auto [i, value] : llvm::enumerate(stored)) {
     if (i >= given || refused.contains(value)) {
       inMemory.insert(value);
-      cost.kept += bytesOf(value);
+      cost.kept += keptBytes(value);
     } else if (i >= free) {
       paid.insert(value);
     }
@@ -235,7 +239,7 @@ Rematerializer::Cost Rematerializer::solveCut(size_t given, const llvm::DenseSet
   network.solve();
   for (auto [value, node] : nodes)
     if (!inMemory.contains(value) && network.onSourceSide(node.second) && !network.onSourceSide(node.first))
-      cost.kept += bytesOf(value);
+      cost.kept += keptBytes(value);
   for (Value value : paid)
     if (isRematerialized(value)) {
       Chain chain = chainOf(value);
@@ -338,7 +342,7 @@ static double contractionFlops(func::FuncOp function) {
 RematerializationResult mpt::rematerialize(func::FuncOp function, const RematerializationGoal &goal) {
   if (backwardOps(function).empty())
     return {};
-  Rematerializer values(function, goal.memoryBound);
+  Rematerializer values(function, goal.memoryBound, goal.coded);
   values.orderCandidates();
   size_t count = values.freeCandidates();
   if (!goal.memoryBound) {

@@ -76,6 +76,9 @@ bool BufferizationState::isWantedInPlace(Value result) const {
 }
 
 BufferizationState::Place BufferizationState::placeFor(Value result) {
+  auto lent = getAttr<library::LibraryDialect::LentAttrHelper>(result.getDefiningOp());
+  if (auto state = lent ? dyn_cast<FlatSymbolRefAttr>(lent[cast<OpResult>(result).getResultNumber()]) : nullptr)
+    return {stateBuffer(state, tensorType(result), result.getLoc()), state};
   auto it = destinations.find(result);
   if (it == destinations.end())
     return {};
@@ -196,6 +199,8 @@ static func::FuncOp signatureOf(func::FuncOp source) {
   target.setArgAttrsAttr(builder.getArrayAttr(attributes));
   if (DenseI64ArrayAttr traffic = getAttr<MPTDialect::TrafficAttrHelper>(source))
     setAttr<MPTDialect::TrafficAttrHelper>(target, traffic);
+  if (DenseI64ArrayAttr coded = getAttr<MPTDialect::CodedAttrHelper>(source))
+    setAttr<MPTDialect::CodedAttrHelper>(target, coded);
   if (ArrayAttr apart = getAttr<library::LibraryDialect::ApartAttrHelper>(source))
     setAttr<library::LibraryDialect::ApartAttrHelper>(target, apart);
   if (IntegerAttr phase = getAttr<dist::DistDialect::PhaseAttrHelper>(source))

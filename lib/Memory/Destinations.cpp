@@ -56,7 +56,7 @@ Order mpt::memory::layoutOf(Value result) {
   return Order(cast<library::LayoutAttr>(layouts[cast<OpResult>(result).getResultNumber()]).getOrder());
 }
 
-Destinations::Destinations(func::FuncOp function) {
+Destinations::Destinations(func::FuncOp function) : emptied(function) {
   for (PlaceKind kind : {PlaceKind::State, PlaceKind::Output, PlaceKind::Part})
     for (Operation &op : function.front())
       if (auto owner = dyn_cast<PlacesOperands>(op); owner && owner.getPlaceKind() == kind)
@@ -83,7 +83,8 @@ Destinations::Choice Destinations::choose(Value result) {
   auto wanted = candidates.find(result);
   if (wanted != candidates.end())
     for (const Destination &candidate : wanted->second) {
-      StringRef why = whyNotState(result, candidate);
+      auto write = dyn_cast<train::WriteOp>(candidate.use->getOwner());
+      StringRef why = write ? whyNotState(result, write.getStateAttr()) : "";
       std::optional<Strided> place = why.empty() ? placeOf(candidate) : std::nullopt;
       if (place) {
         choice = {candidate.use, *place};
@@ -97,14 +98,25 @@ Destinations::Choice Destinations::choose(Value result) {
   return choice;
 }
 
-StringRef Destinations::whyNotState(Value result, const Destination &candidate) const {
-  auto write = dyn_cast<train::WriteOp>(candidate.use->getOwner());
-  if (!write)
-    return "";
+FlatSymbolRefAttr Destinations::lenderFor(OpResult result) {
+  FlatSymbolRefAttr state = emptied.lenderOf(result);
+  if (!state || chosenFor(result))
+    return {};
+  StringRef why =
+      lent.contains(state) ? "expected one result that borrows the state, got another one" : whyNotState(result, state);
+  if (!why.empty()) {
+    (void)(refuse("memory-assign-destinations", result.getOwner()) << "not written in " << state << ": " << why);
+    return {};
+  }
+  lent.insert(state);
+  return state;
+}
+
+StringRef Destinations::whyNotState(Value result, Attribute state) const {
   Operation *op = result.getDefiningOp();
   if (writesTo(result) < WritesTo::States)
     return "expected an op that writes when it runs, got one whose parts are written before";
-  auto found = readers.find(write.getStateAttr());
+  auto found = readers.find(state);
   if (found == readers.end())
     return "";
   for (OpOperand *use : found->second) {

@@ -138,6 +138,8 @@ json::Object reportRungs(ModuleOp module) {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   int64_t readMore = step && !step.isDeclaration() ? bytesReadMore(step) : 0;
   json::Object rungs;
+  if (DenseI64ArrayAttr coded = step ? getAttr<MPTDialect::CodedAttrHelper>(step) : DenseI64ArrayAttr())
+    rungs["coded_activations"] = json::Object{{"values", coded[0]}, {"saves", coded[1]}};
   if (packed || copies)
     rungs["packed_masters"] =
         json::Object{{"parameters", packed}, {"saves", saved}, {"step_reads_more", readMore}, {"copies_left", copies}};
@@ -246,7 +248,8 @@ json::Object mpt::memory::report(ModuleOp module) {
   return json::Object{{"state", std::move(state)}, {"functions", std::move(functions)}, {"rungs", reportRungs(module)}};
 }
 
-Peak mpt::memory::peakOf(const json::Object &report) {
+/// The largest peak of @gradients, or of all other functions. Without a step, @gradients is a function as any other.
+static Peak largestPeak(const json::Object &report, bool ofGradients) {
   Peak largest;
   const json::Object *functions = report.getObject("functions");
   if (!functions)
@@ -255,7 +258,7 @@ Peak mpt::memory::peakOf(const json::Object &report) {
   bool trains = functions->getObject("step");
   for (const auto &entry : *functions) {
     const json::Object *function = entry.second.getAsObject();
-    if (!function || (trains && nameInFirstSize(entry.first) == "gradients"))
+    if (!function || (trains && nameInFirstSize(entry.first) == "gradients") != ofGradients)
       continue;
     int64_t bytes = function->getInteger("peak").value_or(0);
     if (bytes > largest.bytes || (bytes == largest.bytes && StringRef(entry.first) < largest.function))
@@ -263,6 +266,9 @@ Peak mpt::memory::peakOf(const json::Object &report) {
   }
   return largest;
 }
+
+Peak mpt::memory::peakOf(const json::Object &report) { return largestPeak(report, false); }
+Peak mpt::memory::gradientsPeakOf(const json::Object &report) { return largestPeak(report, true); }
 
 void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
   auto line = [&](StringRef name, const json::Value &value) {
@@ -281,7 +287,7 @@ void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
       line(role, *bytes);
   if (const json::Object *rungs = report.getObject("rungs"))
     for (auto [name, entries] : sorted(*rungs)) {
-      out << name << " (bytes; parameters: count)\n";
+      out << name << " (bytes; parameters, values: counts)\n";
       for (auto [key, value] : sorted(*entries->getAsObject()))
         line(key, *value);
     }

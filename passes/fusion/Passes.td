@@ -55,6 +55,22 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect"];
 }
 
+def CodeActivations : Pass<"fusion-code-activations", "::mlir::ModuleOp"> {
+  let summary = "activations wait for the backward pass in 8 bits with a scale a row";
+  let description = [{
+    In: core ops after fusion-rematerialize, which has decided what the backward pass reads from the forward pass. Out: of the
+    nodes that a rule `saved` of the policy names, it reads codes: f8E4M3FN of x / scale, with scale = amax / 448 of a row of the
+    last axis, or of an image of a convolution (more axes where they have fewer than 32 elements). The forward pass itself
+    reads what it did. Reading back is arithmetic at the value's own index, and joins the kernels that read it; an operand of a
+    GEMM is written once more for it. Values that an exponential is taken of (but for their squares) or that the loss reads
+    through no GEMM stay as they are; those of a softmax wait as its result. A function with codes carries `mpt.coded`.
+  }];
+  let options = [Option<"all", "all", "bool", "false", "of all nodes, unless a rule says otherwise">];
+  let statistics = [Statistic<"numCoded", "coded", "activations that wait as codes">,
+    Statistic<"savedBytes", "saved-bytes", "bytes that they take less">];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 def Rematerialize : Pass<"fusion-rematerialize", "::mlir::ModuleOp"> {
   let summary = "compute values once more in the backward pass where that costs no traffic, or to save memory";
   let description = [{
@@ -81,7 +97,8 @@ def Rematerialize : Pass<"fusion-rematerialize", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"bytes", "bytes", "int64_t", "0", "bytes to keep less, by further passes over memory">,
     Option<"effort", "effort", "double", "1.0", "percent of the contractions' time that passes over memory may add">,
-    Option<"memoryBound", "memory-bound", "bool", "false", "traffic counts more than bytes kept: rematerialize nothing in memory, nor from several operands of its size">];
+    Option<"memoryBound", "memory-bound", "bool", "false", "traffic counts more than bytes kept: rematerialize nothing in memory, nor from several operands of its size">,
+    Option<"codeAll", "code-all", "bool", "false", "activations of all nodes may wait as codes, as under fusion-code-activations">];
   let statistics = [
     Statistic<"numRematerialized", "rematerialized", "ops computed once more">,
     Statistic<"keptBytes", "kept-bytes", "bytes kept for the backward pass">

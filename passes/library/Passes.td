@@ -120,11 +120,20 @@ def FoldEpilogues : Pass<"library-fold-epilogues", "::mlir::ModuleOp"> {
 def ScheduleUpdates : Pass<"library-schedule-updates", "::mlir::ModuleOp"> {
   let summary = "each update of a state moves to where its gradient is there and the old value has been read";
   let description = [{
-    In: functions after fusion-form. Out: the same ops in another order. An `mpt.fusion` whose results all become states runs
-    right after the last op that it has to wait for: the makers of its operands, and the readers of the states' old values. A
-    gradient then need not live to the end of the step, and the update can write over the old value.
+    In: functions after fusion-form. Out: the same ops in another order. An `mpt.fusion` whose results become states, small
+    side results aside, runs right after the last op that it has to wait for: the makers of its operands, and the readers of the
+    states' old values. A gradient then need not live to the end of the step, and the update can write over the old value. The sum
+    of an accumulator that the step empties, and of a gradient, counts as an update: it may lie in the accumulator's memory.
   }];
   let statistics = [Statistic<"numMoved", "moved", "updates that run earlier">];
+}
+
+def VerifyUpdates : Pass<"library-verify-updates", "::mlir::ModuleOp"> {
+  let summary = "fails when a GEMM, a convolution or a kernel runs between an update and the last op that it waits for";
+  let description = [{
+    In: functions after library-schedule-updates. Where nothing but its own gradient holds an update back, the gradient's memory is
+    free for the next one. Clipping by norm, a finite check and a second gradient of the same parameter hold it back.
+  }];
 }
 
 def FuseStatistics : Pass<"library-fuse-statistics", "::mlir::ModuleOp"> {

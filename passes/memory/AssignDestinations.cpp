@@ -27,6 +27,8 @@ private:
   /// Writes to each op that has places for its operands which of them their makers write there.
   void assign(func::FuncOp function) {
     memory::Destinations destinations(function);
+    for (auto fusion : function.getOps<FusionOp>())
+      lend(fusion, destinations);
     for (Operation &op : function.front()) {
       if (!isa<PlacesOperands>(op))
         continue;
@@ -40,6 +42,18 @@ private:
       if (!operands.empty())
         setAttr<library::LibraryDialect::PlacedAttrHelper>(&op, DenseI64ArrayAttr::get(&getContext(), operands));
     }
+  }
+
+  /// Writes to `fusion` which of its results lie in states until the function ends.
+  void lend(FusionOp fusion, memory::Destinations &destinations) {
+    SmallVector<Attribute> lenders;
+    for (OpResult result : fusion->getResults()) {
+      FlatSymbolRefAttr state = destinations.lenderFor(result);
+      numLent += state ? 1 : 0;
+      lenders.push_back(state ? Attribute(state) : UnitAttr::get(&getContext()));
+    }
+    if (llvm::any_of(lenders, llvm::IsaPred<FlatSymbolRefAttr>))
+      setAttr<library::LibraryDialect::LentAttrHelper>(fusion, ArrayAttr::get(&getContext(), lenders));
   }
 };
 

@@ -14,8 +14,14 @@ def AssignDestinations : Pass<"memory-assign-destinations", "::mlir::ModuleOp"> 
     A result gets the first place, states before outputs before parts, that reshapes and transposes on the way can show by
     strides. A state needs more: every reader of its old value runs before the maker, which is a kernel if it reads that itself. Whether
     that kernel may write over what it reads is known once it exists, so bufferization checks it.
+
+    A fusion that reads the old value of a state last, where the function leaves a constant in that state, carries `library.lent`:
+    its result lies in the state's memory until the function ends. Sums of gradients over micro-steps lie in their accumulators.
   }];
-  let statistics = [Statistic<"numAssigned", "assigned", "operands that their makers write in place">];
+  let statistics = [
+    Statistic<"numAssigned", "assigned", "operands that their makers write in place">,
+    Statistic<"numLent", "lent", "results in the memory of a state that the function empties">
+  ];
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 

@@ -23,7 +23,7 @@ public:
   void runOnOperation() override {
     ModuleOp module = getOperation();
     Location loc = module.getLoc();
-    FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges}, loc);
+    FailureOr<Policy> policy = Policy::load({this->policy, keepF32, keepNarrow, rules, ranges, saved}, loc);
     if (failed(policy) || (checksRules && failed(policy->checkRules(module))))
       return signalPassFailure();
     if (!lossScale.empty())

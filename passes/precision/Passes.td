@@ -23,7 +23,8 @@ def Assign : Pass<"precision-assign", "::mlir::ModuleOp"> {
     ListOption<"rules", "rules", "std::string", "rules as in a policy file, without policy.; they beat the policy's">,
     Option<"ranges", "ranges", "std::string", "\"\"", "file of measured ranges (mpt-run --calibrate): types under policy auto, limits under others">,
     Option<"lossScale", "loss-scale", "std::string", "\"\"", "none, a number, or dynamic with settings, instead of the policy's">,
-    Option<"slots", "slots", "std::string", "\"\"", "type that optimizer slots are stored in, instead of the policy's: f32, f16, bf16, i8 or f8">
+    Option<"slots", "slots", "std::string", "\"\"", "type that optimizer slots are stored in, instead of the policy's: f32, f16, bf16, i8 or f8">,
+    Option<"saved", "saved", "std::string", "\"\"", "type in which activations wait for the backward pass, instead of the policy's: f8 or storage">
   ];
   let statistics = [
     Statistic<"numNarrow", "narrow-values", "values decided narrow">,

@@ -22,23 +22,6 @@ using namespace mpt;
 
 namespace {
 
-/// Values that ops compute from the inputs of a function; not moved or converted inputs, which are there already.
-DenseSet<Value> activationsOf(func::FuncOp function) {
-  DenseSet<Value> computed, moved;
-  moved.insert(function.getArguments().begin(), function.getArguments().end());
-  for (Operation &op : function.getBody().front()) {
-    bool isComputed = llvm::any_of(op.getOperands(), [&](Value operand) { return computed.contains(operand); });
-    bool isMoved = llvm::any_of(op.getOperands(), [&](Value operand) { return moved.contains(operand); });
-    auto semantics = dyn_cast<PrecisionSemantics>(&op);
-    bool moves = isa<CastOp>(op) || (semantics && semantics.getNumericClass() == NumericClass::Movement);
-    if (isComputed || (isMoved && !moves))
-      computed.insert(op.getResults().begin(), op.getResults().end());
-    else if (isMoved)
-      moved.insert(op.getResults().begin(), op.getResults().end());
-  }
-  return computed;
-}
-
 class SaveActivations : public mpt::impl::SaveActivationsBase<SaveActivations> {
 public:
   void runOnOperation() override {

@@ -28,3 +28,15 @@ func.func @placed(%a: tensor<2x3xf32>) -> tensor<2x3xf32> {
   // expected-error@+1 {{expected numbers of operands, got array<i64: 1>}}
   return {library.placed = array<i64: 1>} %a : tensor<2x3xf32>
 }
+
+// -----
+
+func.func @lent(%a: tensor<2x3xf32>) {
+  // expected-error@+1 {{expected a state or unit for each of 1 results, got [@w, unit]}}
+  %t = mpt.fusion(%a) {library.lent = [@w, unit]} : (tensor<2x3xf32>) -> tensor<2x3xf32> {
+  ^bb0(%p: tensor<2x3xf32>):
+    %s = mpt.neg %p : tensor<2x3xf32>
+    mpt.yield %s : tensor<2x3xf32>
+  }
+  return
+}

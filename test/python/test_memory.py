@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import numpy as np
@@ -124,3 +125,82 @@ def test_narrow_weights_are_read_piece_by_piece(tmp_path):
     state = trainer.state()
     assert (state["w"] == weights.astype(np.float16)).all() and state["w"].dtype == np.float16
     assert (trainer.parameter("w") == weights).all()
+
+
+@pytest.mark.parametrize("policy", ["fp32", "amp-f16", "amp-bf16"])
+def test_gradients_over_micro_steps_wait_in_their_accumulators(model, tmp_path, policy):
+    (tmp_path / "alone").mkdir(), (tmp_path / "sums").mkdir()
+    flags = [f"--policy={policy}", "--clip-norm=1"]
+    alone = build(model, tmp_path / "alone", *flags)[0]["functions"]["step"]
+    sums = build(model, tmp_path / "sums", *flags, "--accumulate=3")[0]["functions"]
+    weight = WIDTH * WIDTH * (4 if policy == "fp32" else 2)
+    assert alone["gradients"] >= LAYERS * weight
+    # One gradient at a time, with partial results of its norm; under a loss scale one kernel adds small ones up together. The
+    # sums themselves, in FP32, take nothing of the arena.
+    most = 1.3 * weight if policy == "fp32" else LAYERS * weight + 4096
+    for function in ("step", "accumulate"):
+        assert weight <= sums[function]["gradients"] <= most, function
+    assert sums["step"]["arena"] <= alone["arena"]
+
+
+def test_sums_in_accumulators_are_the_sums(model, tmp_path):
+    """Each update is the mean of the gradients, also in the second round: the accumulators are empty in between."""
+    subprocess.run([COMPILER, model, "--quiet", "--loss=mse", "--optimizer=sgd,lr=0.5", "--train=w[0-9]", "--accumulate=3", "-o", tmp_path], check=True)
+    trainer = mpt.Trainer(tmp_path, threads=1)
+    names = [name for name in trainer.inputs() if name != "learning_rate"]
+    random = np.random.default_rng(5)
+    for _ in range(2):
+        batches = [{name: random.standard_normal((BATCH, WIDTH)).astype(np.float32) for name in names} for _ in range(3)]
+        gradients, before = [trainer.gradients(batch)[1] for batch in batches], trainer.parameters()
+        for batch in batches[:-1]:
+            trainer.run("accumulate", batch)
+        trainer.step(batches[-1])
+        for name, value in trainer.parameters().items():
+            total = np.float32(0)
+            for gradient in gradients:
+                total = total + gradient[name]
+            expected = before[name] - np.float32(0.5) * (total * np.float32(1 / 3))
+            np.testing.assert_array_max_ulp(value, expected, 2)
+        assert not any(value.any() for name, value in trainer.state().items() if name.endswith(".accumulator"))
+
+
+def test_budget_leaves_gradients_out(model, tmp_path):
+    for name in ("free", "tight", "wide"):
+        (tmp_path / name).mkdir()
+    flags = ["--accumulate=2"]
+    peaks = {name: entry["peak"] for name, entry in build(model, tmp_path / "free", *flags)[0]["functions"].items()}
+    budget = max(peak for name, peak in peaks.items() if name != "gradients")
+    assert budget < peaks["gradients"]
+    tight, parameters = build(model, tmp_path / "tight", *flags, f"--memory-budget={budget}")
+    assert max(entry["peak"] for entry in tight["functions"].values()) <= budget and "gradients" not in tight["functions"]
+    with pytest.raises(mpt.Error, match="no function 'gradients'"):
+        mpt.Trainer(tmp_path / "tight").gradients({})
+    wide, expected = build(model, tmp_path / "wide", *flags, f"--memory-budget={peaks['gradients']}")
+    assert "gradients" in wide["functions"]
+    for name, value in expected.items():
+        assert parameters[name].tobytes() == value.tobytes(), name
+    done = subprocess.run([COMPILER, model, "--quiet", "--loss=mse", "--optimizer=sgd,lr=0.1,momentum=0.9", "--train=w[0-9]", *flags,
+                           f"--memory-budget={budget}", "-o", tmp_path / "again"], stderr=subprocess.PIPE, text=True, check=True)
+    assert "warning: 'gradients', which hands all gradients out at once, needs" in done.stderr
+
+
+def test_budget_prefers_what_changes_no_bit(model, tmp_path):
+    """Activations wait in 8 bits where the budget permits it and all rematerialization is not enough, and not before."""
+    for name in ("free", "lossless", "codes"):
+        (tmp_path / name).mkdir()
+    free, expected = build(model, tmp_path / "free")
+    peak = free["functions"]["step"]["peak"]
+    command = [COMPILER, model, "--quiet", "--loss=mse", "--optimizer=sgd,lr=0.1,momentum=0.9", "--train=w[0-9]"]
+    done = subprocess.run([*command, "--memory-budget=1K", "-o", tmp_path / "none"], stderr=subprocess.PIPE, text=True)
+    least = int(re.search(r"got (\d+) of 'step'", done.stderr)[1])
+    lossless, parameters = build(model, tmp_path / "lossless", f"--memory-budget={(peak + least) // 2},saved=f8")
+    assert "coded_activations" not in lossless["rungs"]
+    for name, value in expected.items():
+        assert parameters[name].tobytes() == value.tobytes(), name
+    done = subprocess.run([*command, f"--memory-budget={least - 1}", "-o", tmp_path / "none"], stderr=subprocess.PIPE, text=True)
+    assert done.returncode != 0 and f"got {least} of 'step' with all rematerialized that can be\n" in done.stderr
+    codes = build(model, tmp_path / "codes", f"--memory-budget={least - 1},saved=f8")[0]
+    assert codes["rungs"]["coded_activations"]["saves"] > 0 and codes["functions"]["step"]["peak"] < least
+    for wrong in ("1G,slots=i8", "1G,"):
+        done = subprocess.run([*command, f"--memory-budget={wrong}"], stderr=subprocess.PIPE, text=True)
+        assert done.returncode != 0 and "BYTES,saved=f8" in done.stderr

@@ -31,6 +31,7 @@ struct Size {
 
 /// One compilation. Member defaults are the command line's defaults; empty means not given.
 struct CompileOptions : PipelineOptions {
+  bool budgetCodes = false;          ///< to meet the memory budget, activations may wait in 8 bits
   std::string input;                 ///< .onnx, .onnxtxt or .mlir file
   std::string output;                ///< folder for libraries; file, or "-" for standard output, otherwise
   std::string name;                  ///< names the library; the input's stem when empty

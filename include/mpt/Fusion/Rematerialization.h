@@ -3,6 +3,8 @@
 #ifndef MPT_FUSION_REMATERIALIZATION_H
 #define MPT_FUSION_REMATERIALIZATION_H
 
+#include "mpt/Fusion/CodedActivations.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace mpt {
@@ -11,6 +13,7 @@ struct RematerializationGoal {
   int64_t bytes = 0;        ///< to keep less, by further passes over memory
   double effort = 1;        ///< percent of the contractions' time that passes over memory may add
   bool memoryBound = false; ///< add no pass over memory, and compute nothing from several operands of its size
+  const CodedActivations *coded = nullptr; ///< values that are kept as codes where they are kept
 };
 
 struct RematerializationResult {

@@ -6,6 +6,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Interfaces/Bufferizable.h"
 #include "mpt/Interfaces/LayoutPreference.h"
+#include "mpt/Memory/Updates.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -43,6 +44,8 @@ public:
 
   /// The use whose place `result` is to be written at, or null.
   mlir::OpOperand *chosenFor(mlir::Value result);
+  /// The state that lends its memory to `result` until the function ends (mpt/Memory/Updates.h), or null.
+  mlir::FlatSymbolRefAttr lenderFor(mlir::OpResult result);
 
 private:
   struct Choice {
@@ -51,8 +54,8 @@ private:
   };
   void addCandidate(mlir::OpOperand &use);
   Choice choose(mlir::Value result);
-  /// Why `result` cannot be written to the state of `candidate`; empty where it can.
-  llvm::StringRef whyNotState(mlir::Value result, const Destination &candidate) const;
+  /// Why `result` cannot be written to `state`; empty where it can.
+  llvm::StringRef whyNotState(mlir::Value result, mlir::Attribute state) const;
   /// How `result` lies at the place of `candidate`, if strides show it.
   std::optional<Strided> placeOf(const Destination &candidate);
   /// How the result of a concatenation lies.
@@ -61,6 +64,8 @@ private:
   llvm::MapVector<mlir::Value, llvm::SmallVector<Destination, 1>> candidates;
   llvm::DenseMap<mlir::Value, Choice> choices;
   llvm::DenseMap<mlir::Attribute, llvm::SmallVector<mlir::OpOperand *>> readers; // state to uses of its old value
+  EmptiedStates emptied;
+  llvm::DenseSet<mlir::Attribute> lent;
 };
 
 } // namespace mpt::memory

@@ -23,6 +23,8 @@ struct Peak {
 };
 /// The largest `peak` of a function that training runs: all but @gradients, whose results are all gradients at once.
 Peak peakOf(const llvm::json::Object &report);
+/// The largest `peak` of @gradients, in any size; zero where there is none beside a step.
+Peak gradientsPeakOf(const llvm::json::Object &report);
 /// The same as text for people.
 void printReport(const llvm::json::Object &report, llvm::raw_ostream &out);
 

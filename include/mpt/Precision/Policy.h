@@ -45,6 +45,7 @@ struct PolicyWishes {
   std::vector<std::string> keepF32, keepNarrow; ///< expressions over node names that become wide or narrow
   std::vector<std::string> rules;               ///< rules as in a policy file, without `policy.`
   std::string ranges; ///< file of mpt-run --calibrate: types under policy auto, limits under others
+  std::string saved;  ///< f8 or storage: of activations of all nodes, before `rules`
 };
 
 class Policy : public PrecisionSettings {
@@ -90,6 +91,7 @@ private:
   llvm::SmallVector<std::pair<policy::Predicate, Decision>> layerRules;
   llvm::StringMap<std::vector<NamedRule>> ops;
   std::vector<NamedRule> nodes;
+  std::vector<NamedRule> asked; ///< rules on saved activations from the command line, to be checked
   bool hasOperandRules = false;
   std::shared_ptr<const Measurements> measurements;
   std::shared_ptr<const ProductTable> timed;

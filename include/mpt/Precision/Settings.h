@@ -54,12 +54,19 @@ struct MeasuredProduct {
   int64_t ops = 0, narrowOps = 0;  ///< of the training functions; how many of them have 8-bit operands
 };
 
+/// Whether activations of nodes, by their names, wait for the backward pass as 8-bit codes with scales.
+struct SavedRule {
+  bool coded = false;
+  std::string regex; ///< of the whole name
+};
+
 struct PrecisionSettings {
   std::string name;
   std::string note; ///< how the policy was made, where it was made of measurements
   mlir::Type storage, compute, gradients, accumulate, master;
   mlir::Type slots, parameterGradients; ///< f32 unless the policy says otherwise
   mlir::Type saved;                     ///< of activations that wait for the backward pass
+  std::vector<SavedRule> savedNodes;    ///< the last one that matches decides (SavedNodes.h)
   LossScaling scaling;
   RoundingMode operands, gradientCasts, masters;
   RoundingMode slotCasts{/*stochastic=*/true, /*saturates=*/true}; ///< else small steps are lost

@@ -76,6 +76,13 @@ LogicalResult LibraryDialect::verifyOperationAttribute(Operation *op, NamedAttri
     if (!placed || !llvm::all_of(placed.asArrayRef(), isOperand))
       return op->emitOpError() << "expected numbers of operands, got " << attribute.getValue();
   }
+  if (attribute.getName() == LentAttrHelper::getNameStr()) {
+    auto states = dyn_cast<ArrayAttr>(attribute.getValue());
+    if (!states || states.size() != op->getNumResults() ||
+        !llvm::all_of(states, llvm::IsaPred<FlatSymbolRefAttr, UnitAttr>))
+      return op->emitOpError() << "expected a state or unit for each of " << op->getNumResults() << " results, got "
+                               << attribute.getValue();
+  }
   if (attribute.getName() == PackedAttrHelper::getNameStr()) {
     auto type = dyn_cast<TypeAttr>(attribute.getValue());
     if (!type || !(type.getValue().isF16() || type.getValue().isBF16()))

@@ -51,11 +51,11 @@ using OperationAttributes =
                  MPTDialect::LossAttrHelper, MPTDialect::SeedAttrHelper, MPTDialect::StorableAttrHelper,
                  MPTDialect::PolicyAttrHelper, MPTDialect::PrecisionAttrHelper, MPTDialect::LossyCastsAttrHelper,
                  MPTDialect::RoundingStreamsAttrHelper, MPTDialect::CheckedAttrHelper, MPTDialect::RangeAttrHelper,
-                 MPTDialect::RecomputedAttrHelper, MPTDialect::TrafficAttrHelper, MPTDialect::ArenaBytesAttrHelper,
-                 MPTDialect::KernelAttrHelper, MPTDialect::OpsAttrHelper, MPTDialect::ScheduleAttrHelper,
-                 MPTDialect::PassesAttrHelper, MPTDialect::MovedAttrHelper, MPTDialect::GuardedAttrHelper,
-                 MPTDialect::InPlaceAttrHelper, MPTDialect::GridAttrHelper, MPTDialect::BlockAttrHelper,
-                 MPTDialect::SharedBytesAttrHelper, MPTDialect::Bf16AttrHelper>;
+                 MPTDialect::RecomputedAttrHelper, MPTDialect::CodedAttrHelper, MPTDialect::TrafficAttrHelper,
+                 MPTDialect::ArenaBytesAttrHelper, MPTDialect::KernelAttrHelper, MPTDialect::OpsAttrHelper,
+                 MPTDialect::ScheduleAttrHelper, MPTDialect::PassesAttrHelper, MPTDialect::MovedAttrHelper,
+                 MPTDialect::GuardedAttrHelper, MPTDialect::InPlaceAttrHelper, MPTDialect::GridAttrHelper,
+                 MPTDialect::BlockAttrHelper, MPTDialect::SharedBytesAttrHelper, MPTDialect::Bf16AttrHelper>;
 /// Results of a function become arguments when it works on buffers, and keep their attributes.
 using ArgumentAttributes = AttributeSet<MPTDialect::NameAttrHelper, MPTDialect::DefaultAttrHelper,
                                         MPTDialect::OutputAttrHelper, MPTDialect::WeightAttrHelper>;

@@ -87,11 +87,21 @@ LogicalResult ClassOp::verify() {
 
 LogicalResult OpRuleOp::verify() { return verifyOperand(*this, getOperand()); }
 
-LogicalResult NodeOp::verify() {
+static LogicalResult verifyRegex(Operation *op, StringRef regex) {
   std::string error;
-  if (!llvm::Regex(getRegex()).isValid(error))
-    return emitOpError() << "expected a regular expression, got \"" << getRegex() << "\": " << error;
-  return verifyOperand(*this, getOperand());
+  if (!llvm::Regex(regex).isValid(error))
+    return op->emitOpError() << "expected a regular expression, got \"" << regex << "\": " << error;
+  return success();
+}
+
+LogicalResult NodeOp::verify() {
+  return failed(verifyRegex(*this, getRegex())) ? failure() : verifyOperand(*this, getOperand());
+}
+
+LogicalResult SavedOp::verify() {
+  if (getDecision() != Decision::narrow && getDecision() != Decision::storage)
+    return emitOpError() << "C1: expected narrow or storage, got " << stringifyDecision(getDecision());
+  return verifyRegex(*this, getRegex());
 }
 
 LogicalResult LossScalingOp::verify() {

@@ -66,3 +66,19 @@ void mpt::carryPart(Operation *from, Operation *to) {
   if (std::optional<TrainingPart> stated = statedPart(from))
     statePart(to, *stated);
 }
+
+DenseSet<Value> mpt::activationsOf(func::FuncOp function) {
+  DenseSet<Value> computed, moved;
+  moved.insert(function.getArguments().begin(), function.getArguments().end());
+  for (Operation &op : function.getBody().front()) {
+    bool isComputed = llvm::any_of(op.getOperands(), [&](Value operand) { return computed.contains(operand); });
+    bool isMoved = llvm::any_of(op.getOperands(), [&](Value operand) { return moved.contains(operand); });
+    auto semantics = dyn_cast<PrecisionSemantics>(&op);
+    bool moves = isa<CastOp>(op) || (semantics && semantics.getNumericClass() == NumericClass::Movement);
+    if (isComputed || (isMoved && !moves))
+      computed.insert(op.getResults().begin(), op.getResults().end());
+    else if (isMoved)
+      moved.insert(op.getResults().begin(), op.getResults().end());
+  }
+  return computed;
+}

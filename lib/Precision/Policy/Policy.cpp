@@ -110,6 +110,8 @@ FailureOr<Policy> Policy::load(const PolicyWishes &wishes, Location loc) {
       return failure();
     policy.measurements = *read;
   }
+  if (!wishes.saved.empty())
+    policy.savedNodes.push_back({wishes.saved == "f8", ".*"});
   for (StringRef rule : wishes.rules)
     if (failed(policy.addTextRule(rule, loc)))
       return failure();
@@ -142,26 +144,6 @@ LogicalResult Policy::addTextRule(StringRef text, Location loc) {
   return addRules(rules, /*fromCommandLine=*/true);
 }
 
-LogicalResult Policy::addRules(Block &rules, bool fromCommandLine) {
-  for (Operation &op : rules) {
-    bool isSetting = isa_and_nonnull<policy::PolicyDialect>(op.getDialect()) && !op.hasTrait<policy::DecidesOps>();
-    if (!op.hasTrait<policy::DecidesOps>() && (fromCommandLine || !isSetting))
-      return op.emitError() << "expected a rule of kind class, where, op or node, got " << op.getName();
-  }
-  for (auto rule : rules.getOps<policy::ClassOp>())
-    classes[static_cast<size_t>(*symbolizeNumericClass(rule.getNumericClass()))] = rule.getDecision();
-  for (auto rule : rules.getOps<policy::WhereOp>())
-    layerRules.emplace_back(rule.getPredicate(), rule.getDecision());
-  for (auto rule : rules.getOps<policy::OpRuleOp>())
-    if (failed(addOpRule(rule, fromCommandLine)))
-      return failure();
-  for (auto rule : rules.getOps<policy::NodeOp>())
-    if (failed(addNodeRule(rule.getRegex(), rule.getOperand(), rule.getDecision(),
-                           fromCommandLine ? "rule node" : "policy.node", fromCommandLine, rule.getLoc())))
-      return failure();
-  return success();
-}
-
 /// The text of a rule, as reports quote it.
 static std::string textOf(StringRef source, StringRef name, DictionaryAttr with, std::optional<int64_t> operand,
                           Decision decision) {
@@ -174,6 +156,37 @@ static std::string textOf(StringRef source, StringRef name, DictionaryAttr with,
     out << " operand " << *operand;
   out << " -> " << policy::stringifyDecision(decision);
   return text;
+}
+
+LogicalResult Policy::addRules(Block &rules, bool fromCommandLine) {
+  for (Operation &op : rules) {
+    bool isSetting = isa_and_nonnull<policy::PolicyDialect>(op.getDialect()) && !op.hasTrait<policy::DecidesOps>();
+    if (!op.hasTrait<policy::DecidesOps>() && (fromCommandLine || !isSetting))
+      return op.emitError() << "expected a rule of kind class, where, op, node or saved, got " << op.getName();
+  }
+  for (auto rule : rules.getOps<policy::ClassOp>())
+    classes[static_cast<size_t>(*symbolizeNumericClass(rule.getNumericClass()))] = rule.getDecision();
+  for (auto rule : rules.getOps<policy::WhereOp>())
+    layerRules.emplace_back(rule.getPredicate(), rule.getDecision());
+  for (auto rule : rules.getOps<policy::OpRuleOp>())
+    if (failed(addOpRule(rule, fromCommandLine)))
+      return failure();
+  for (auto rule : rules.getOps<policy::SavedOp>()) {
+    savedNodes.push_back({rule.getDecision() == Decision::narrow, rule.getRegex().str()});
+    if (fromCommandLine)
+      asked.push_back({rule.getDecision(),
+                       textOf("rule saved", rule.getRegex(), {}, {}, rule.getDecision()),
+                       {},
+                       true,
+                       DictionaryAttr(),
+                       std::make_shared<llvm::Regex>(("^(" + rule.getRegex() + ")$").str()),
+                       rule.getRegex().str()});
+  }
+  for (auto rule : rules.getOps<policy::NodeOp>())
+    if (failed(addNodeRule(rule.getRegex(), rule.getOperand(), rule.getDecision(),
+                           fromCommandLine ? "rule node" : "policy.node", fromCommandLine, rule.getLoc())))
+      return failure();
+  return success();
 }
 
 LogicalResult Policy::addNodeRule(StringRef regex, std::optional<int64_t> operand, Decision decision, StringRef source,
@@ -222,6 +235,8 @@ LogicalResult Policy::checkRules(ModuleOp module) const {
     for (const NamedRule &rule : entry.second)
       if (rule.fromCommandLine)
         open.push_back(&rule);
+  for (const NamedRule &rule : asked)
+    open.push_back(&rule);
   if (open.empty())
     return success();
   llvm::StringSet<> nodeNames, opNames;

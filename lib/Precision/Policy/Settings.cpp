@@ -24,6 +24,7 @@ template <typename F> void eachField(PrecisionSettings &s, F field) {
   field("slots", s.slots);
   field("parameter_gradients", s.parameterGradients);
   field("saved", s.saved);
+  field("saved_nodes", s.savedNodes);
   field("operands_stochastic", s.operands.stochastic);
   field("operands_saturate", s.operands.saturates);
   field("gradients_stochastic", s.gradientCasts.stochastic);
@@ -92,6 +93,13 @@ struct Writer {
     if (!value.empty())
       add(key, errors.getDictionary(b.getContext()));
   }
+  void operator()(StringRef key, const std::vector<SavedRule> &value) {
+    SmallVector<Attribute> rules;
+    for (const SavedRule &rule : value)
+      rules.push_back(b.getStrArrayAttr({rule.coded ? "narrow" : "storage", rule.regex}));
+    if (!value.empty())
+      add(key, b.getArrayAttr(rules));
+  }
   void operator()(StringRef key, const std::vector<MeasuredProduct> &value) {
     SmallVector<Attribute> rows;
     for (const MeasuredProduct &row : value)
@@ -137,6 +145,12 @@ struct Reader {
     for (NamedAttribute entry : dictionary.getAs<DictionaryAttr>(key) ? dictionary.getAs<DictionaryAttr>(key).getValue()
                                                                       : ArrayRef<NamedAttribute>())
       value.push_back({entry.getName().str(), cast<FloatAttr>(entry.getValue()).getValueAsDouble()});
+  }
+  void operator()(StringRef key, std::vector<SavedRule> &value) {
+    auto rules = dictionary.getAs<ArrayAttr>(key);
+    for (auto rule :
+         rules ? rules.getAsRange<ArrayAttr>() : ArrayAttr::get(dictionary.getContext(), {}).getAsRange<ArrayAttr>())
+      value.push_back({cast<StringAttr>(rule[0]).getValue() == "narrow", cast<StringAttr>(rule[1]).getValue().str()});
   }
   void operator()(StringRef key, std::vector<MeasuredProduct> &value) {
     auto rows = dictionary.getAs<ArrayAttr>(key);

@@ -107,3 +107,46 @@ func.func @input(%x: tensor<2x3xf32>) -> tensor<6xf32> {
   %r = mpt.reshape %x : (tensor<2x3xf32>) -> tensor<6xf32>
   return %r : tensor<6xf32>
 }
+
+// The sum lies in the accumulator until the function ends and empties it.
+// CHECK-LABEL: func.func @lent
+// CHECK: mpt.fusion
+// CHECK-SAME: library.lent = [@w]
+func.func @lent(%g: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %zero = mpt.constant dense<0.0> : tensor<3x4xf32>
+  %w = train.read @w : tensor<3x4xf32>
+  %sum = mpt.fusion(%w, %g) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32> {
+  ^bb0(%p: tensor<3x4xf32>, %q: tensor<3x4xf32>):
+    %s = mpt.add %p, %q : tensor<3x4xf32>
+    mpt.yield %s : tensor<3x4xf32>
+  }
+  train.write @w, %zero : tensor<3x4xf32>
+  %m = library.gemm %g, %sum {transpose_b = true} : tensor<3x4xf32>, tensor<3x4xf32> -> tensor<3x3xf32>
+  %n = library.gemm %m, %g : tensor<3x3xf32>, tensor<3x4xf32> -> tensor<3x4xf32>
+  return %n : tensor<3x4xf32>
+}
+
+// Not where the old value is read behind the sum, nor where the state keeps a value that is computed.
+// CHECK-LABEL: func.func @not_lent
+// CHECK-NOT: library.lent
+// WHY: memory-assign-destinations: {{.*}}: not written in @w: expected the old value to be read before, got a later reader
+func.func @not_lent(%g: tensor<3x4xf32>, %c: tensor<12xf32>) -> (tensor<3x3xf32>, tensor<3x3xf32>, tensor<12xf32>) {
+  %zero = mpt.constant dense<0.0> : tensor<3x4xf32>
+  %w = train.read @w : tensor<3x4xf32>
+  %v = train.read @v : tensor<12xf32>
+  %sum = mpt.fusion(%w, %g) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32> {
+  ^bb0(%p: tensor<3x4xf32>, %q: tensor<3x4xf32>):
+    %s = mpt.add %p, %q : tensor<3x4xf32>
+    mpt.yield %s : tensor<3x4xf32>
+  }
+  %other = mpt.fusion(%v, %c) : (tensor<12xf32>, tensor<12xf32>) -> tensor<12xf32> {
+  ^bb0(%p: tensor<12xf32>, %q: tensor<12xf32>):
+    %s = mpt.add %p, %q : tensor<12xf32>
+    mpt.yield %s : tensor<12xf32>
+  }
+  train.write @w, %zero : tensor<3x4xf32>
+  train.write @v, %c : tensor<12xf32>
+  %m = library.gemm %w, %g {transpose_b = true} : tensor<3x4xf32>, tensor<3x4xf32> -> tensor<3x3xf32>
+  %n = library.gemm %sum, %g {transpose_b = true} : tensor<3x4xf32>, tensor<3x4xf32> -> tensor<3x3xf32>
+  return %m, %n, %other : tensor<3x3xf32>, tensor<3x3xf32>, tensor<12xf32>
+}

@@ -83,3 +83,23 @@ func.func @concat(%x: tensor<2x3xf32>, %a: tensor<3x4xf32>, %b: tensor<3x4xf32>)
   %y = mpt.concat %l, %r {axis = 1 : i64} : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x8xf32>
   return %y : tensor<2x8xf32>
 }
+
+// A sum that borrows the memory of the state it is made from is written there; the state is emptied at the end.
+// CHECK-LABEL: func.func @lent
+// CHECK: %[[W:.*]] = rt.state @w
+// CHECK-NOT: rt.alloc
+// CHECK: rt.launch @{{.*}}(%[[W]], %arg0, %[[W]])
+// CHECK: rt.gemm %[[W]]
+// CHECK: rt.copy %{{.*}} to %[[W]]
+func.func @lent(%g: tensor<3x4xf32>) -> tensor<3x3xf32> {
+  %zero = mpt.constant dense<0.0> : tensor<3x4xf32>
+  %w = train.read @w : tensor<3x4xf32>
+  %sum = mpt.fusion(%w, %g) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32> {
+  ^bb0(%p: tensor<3x4xf32>, %q: tensor<3x4xf32>):
+    %s = mpt.add %p, %q : tensor<3x4xf32>
+    mpt.yield %s : tensor<3x4xf32>
+  }
+  train.write @w, %zero : tensor<3x4xf32>
+  %m = mpt.matmul %sum, %g {transpose_b = true} : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x3xf32>
+  return %m : tensor<3x3xf32>
+}

@@ -20,13 +20,14 @@ def Library_Dialect : Dialect {
     |---|---|---|
     | `library.layouts` | op | one `#library.layout` a result, where one of them is not row-major |
     | `library.placed` | op with places for its operands | numbers of the operands that their makers write there |
+    | `library.lent` | fusion | one entry a result: the state in whose memory it lies until the function ends, or `unit` |
     | `library.packed` | `train.state` | 16-bit type to which every call that reads it rounds it; no narrow copy is kept |
     | `library.apart` | function | of each softmax that became no attention, or repeats what it could share: node and reason, two strings |
   }];
   let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mpt::MPTDialect"];
   let discardableAttrs = (ins "::mlir::ArrayAttr":$layouts, "::mlir::DenseI64ArrayAttr":$placed, "::mlir::ArrayAttr":$apart,
-    "::mlir::TypeAttr":$packed);
+    "::mlir::TypeAttr":$packed, "::mlir::ArrayAttr":$lent);
   let hasOperationAttrVerify = 1;
 }
 

@@ -43,6 +43,7 @@ def MPT_Dialect : Dialect {
     | `mpt.checked` | op | its scalar must be finite for a step to count, beside the gradients |
     | `mpt.range` | constant, state | what conversion to a narrow type changed beyond rounding |
     | `mpt.recomputed` | op | rematerialized for the backward pass: it stays there |
+    | `mpt.coded` | function | how many values wait for its backward pass as 8-bit codes, and the bytes that this saves |
     | `mpt.traffic` | function | least bytes that its kernels move: without and with sums |
     | `mpt.arena_bytes` | function | size of its planned arena |
     | `mpt.kernel`, `mpt.ops` | function | a generated kernel; the names of the ops in it |
@@ -61,7 +62,7 @@ def MPT_Dialect : Dialect {
     "::mlir::UnitAttr":$loss, "::mlir::Attribute":$seed, "::mlir::UnitAttr":$storable,
     "::mlir::DictionaryAttr":$policy, "::mpt::PrecisionAttr":$precision, "::mlir::IntegerAttr":$lossy_casts,
     "::mlir::IntegerAttr":$rounding_streams, "::mlir::UnitAttr":$checked, "::mlir::StringAttr":$range,
-    "::mlir::UnitAttr":$recomputed, "::mlir::DenseI64ArrayAttr":$traffic,
+    "::mlir::UnitAttr":$recomputed, "::mlir::DenseI64ArrayAttr":$coded, "::mlir::DenseI64ArrayAttr":$traffic,
     "::mlir::IntegerAttr":$arena_bytes, "::mlir::UnitAttr":$kernel, "::mlir::StringAttr":$ops,
     "::mlir::StringAttr":$schedule, "::mlir::IntegerAttr":$passes, "::mlir::DenseI64ArrayAttr":$moved,
     "::mlir::DenseI64ArrayAttr":$guarded, "::mlir::DenseI64ArrayAttr":$in_place, "::mlir::DenseI64ArrayAttr":$grid,

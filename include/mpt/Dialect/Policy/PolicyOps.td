@@ -109,6 +109,17 @@ def Policy_NodeOp : Policy_Rule<"node"> {
   let assemblyFormat = "$regex (`operand` $operand^)? `->` $decision attr-dict";
   let hasVerifier = 1;
 }
+def Policy_SavedOp : Policy_Rule<"saved"> {
+  let summary = "whether the activations of nodes, by their whole names, wait for the backward pass in 8 bits";
+  let description = [{
+    `narrow`: as f8E4M3FN codes with an FP32 scale a row (see fusion-code-activations); `storage`: in their own type, which is
+    what activations without a rule do. The last rule that matches decides.
+    C1: the decision is narrow or storage. C2: the expression is one.
+  }];
+  let arguments = (ins StrAttr:$regex, Policy_Decision:$decision);
+  let assemblyFormat = "$regex `->` $decision attr-dict";
+  let hasVerifier = 1;
+}
 def Policy_WhereOp : Policy_Rule<"where"> {
   let summary = "decision for the GEMMs of layers with a property";
   let description = [{

@@ -37,6 +37,8 @@ void statePart(mlir::Operation *op, TrainingPart part);
 /// with equal ones of another part.
 void stateParts(mlir::func::FuncOp function);
 bool isContraction(mlir::Operation *op);
+/// Values that ops compute from the inputs of a function; not moved or converted inputs, which are there already.
+llvm::DenseSet<mlir::Value> activationsOf(mlir::func::FuncOp function);
 
 /// `to` states the part that `from` states.
 void carryPart(mlir::Operation *from, mlir::Operation *to);
