@@ -48,15 +48,19 @@ DenseSet<Value> readByExponentials(Block &block) {
   return found;
 }
 
-/// Values of the forward pass that reach a result of the function through no GEMM: the loss and what it compares, whose
-/// difference is small beside them.
-DenseSet<Value> readByResults(Block &block, const DenseSet<Operation *> &backward) {
+/// Values that reach a result of the function through no GEMM: the loss and its terms, whose differences are small
+/// beside them. With them the gradients that are made of them before the first GEMM of the backward pass.
+DenseSet<Value> aroundLoss(Block &block, const DenseSet<Operation *> &backward, const DenseSet<Value> &activations) {
   DenseSet<Value> found;
   for (Operation &op : llvm::reverse(block))
     if (op.hasTrait<OpTrait::IsTerminator>() ||
         (!backward.contains(&op) && !isLibraryCall(&op) &&
          llvm::any_of(op.getResults(), [&](Value y) { return found.contains(y); })))
       found.insert(op.operand_begin(), op.operand_end());
+  for (Operation &op : block)
+    if (!isLibraryCall(&op) &&
+        llvm::any_of(op.getOperands(), [&](Value x) { return found.contains(x) && activations.contains(x); }))
+      found.insert(op.result_begin(), op.result_end());
   return found;
 }
 
@@ -158,8 +162,9 @@ CodedActivations::CodedActivations(func::FuncOp function, llvm::function_ref<boo
     return;
   Block &block = function.getBody().front();
   DenseSet<Value> excluded = readByExponentials(block);
-  excluded.insert_range(readByResults(block, backward));
-  for (Value value : activationsOf(function)) {
+  DenseSet<Value> activations = activationsOf(function);
+  excluded.insert_range(aroundLoss(block, backward, activations));
+  for (Value value : activations) {
     Operation *op = value.getDefiningOp();
     if (op->getNumResults() == 1 && !isViewOp(op) && !isBroadcast(op) && isWideFloat(elementOf(value)) &&
         countOf(value) >= fewestElements && !excluded.contains(value) && wants(nodeName(value.getLoc())) &&

@@ -51,3 +51,20 @@ func.func @views(%x: tensor<128x64xf32>) -> (tensor<f32> {mpt.name = "loss", tra
   %gw = mpt.matmul %ga, %ga {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
   return %loss, %gx, %gw : tensor<f32>, tensor<64x64xf32>, tensor<64x64xf32>
 }
+
+// -----
+
+// Neither what the loss compares nor its gradient, which is made before the first GEMM of the backward pass.
+// CHECK-LABEL: func.func @loss
+// CHECK-NOT: f8E4M3FN
+func.func @loss(%x: tensor<128x64xf32>, %w: tensor<64x64xf32>, %t: tensor<128x64xf32>) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<64x64xf32>, tensor<128x64xf32>) {
+  %y = mpt.matmul %x, %w : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  %e = mpt.sub %y, %t : tensor<128x64xf32>
+  %q = mpt.mul %e, %e : tensor<128x64xf32>
+  %loss = mpt.reduce mean %q {axes = array<i64: 0, 1>} : (tensor<128x64xf32>) -> tensor<f32>
+  %two = mpt.constant dense<2.0> : tensor<128x64xf32>
+  %d = mpt.mul %e, %two : tensor<128x64xf32>
+  %gw = mpt.matmul %x, %d {train.part = #train<part backward>, transpose_a = true} : (tensor<128x64xf32>, tensor<128x64xf32>) -> tensor<64x64xf32>
+  %gx = mpt.matmul %d, %w {train.part = #train<part backward>, transpose_b = true} : (tensor<128x64xf32>, tensor<64x64xf32>) -> tensor<128x64xf32>
+  return %loss, %gw, %gx : tensor<f32>, tensor<64x64xf32>, tensor<128x64xf32>
+}
