@@ -183,7 +183,8 @@ static SmallVector<float> floatsOf(train::StateOp state, int64_t count) {
   return llvm::to_vector(llvm::make_range(dense.value_begin<float>(), dense.value_begin<float>() + count));
 }
 
-/// Rows of sines and cosines of growing positions, in pairs or in halves, or of one of them from position 0 on.
+/// Rows of sines and cosines of growing positions, in pairs, halves or, of two coordinates, quarters; or of one of them
+/// from position 0 on.
 static bool isSinusoidal(train::StateOp state) {
   auto type = cast<RankedTensorType>(state.getType());
   int64_t width = type.getRank() >= 2 ? type.getShape().back() : 0;
@@ -192,10 +193,11 @@ static bool isSinusoidal(train::StateOp state) {
   if (values.empty())
     return false;
   auto near = [](double a, double b) { return std::abs(a - b) <= 1e-3; };
-  auto circles = [&](int64_t apart, int64_t stride) {
+  auto circles = [&](int64_t block) { // of sines, before as many cosines
     for (int64_t row = 0; row < 4; ++row)
       for (int64_t i = 0; i < width / 2; ++i) {
-        double a = values[row * width + i * stride], b = values[row * width + i * stride + apart];
+        int64_t at = row * width + i / block * 2 * block + i % block;
+        double a = values[at], b = values[at + block];
         if (!near(a * a + b * b, 1))
           return false;
       }
@@ -214,7 +216,8 @@ static bool isSinusoidal(train::StateOp state) {
     return any;
   };
   bool pairs = width % 2 == 0 && width >= 4 && rows == 4;
-  return (pairs && (circles(1, 2) || circles(width / 2, 1))) || doubles(1) || doubles(0);
+  return (pairs && (circles(1) || circles(width / 2) || (width % 4 == 0 && circles(width / 4)))) || doubles(1) ||
+         doubles(0);
 }
 
 /// Why the tensor is no parameter; empty for one. The exporter's declaration comes first, then values and uses, and
