@@ -127,17 +127,19 @@ bool mpt::isNumberOfFormula(ElementsAttr values) {
          hasDigits(1 / (value * value), 3, 2e-7);
 }
 
-/// Rows of sines and cosines of growing positions, in pairs or in halves, or of one of them from position 0 on.
+/// Rows of sines and cosines of growing positions, in pairs, halves or, of two coordinates, quarters; or of one of them
+/// from position 0 on.
 static bool isSinusoidal(const Elements &values, ArrayRef<int64_t> shape) {
   int64_t width = shape.size() >= 2 ? shape.back() : 0;
   int64_t rows = width < 2 ? 0 : std::min<int64_t>(values.size() / width, 4);
   if (rows < 3)
     return false;
   auto near = [](double a, double b) { return std::abs(a - b) <= tolerance; };
-  auto circles = [&](int64_t apart, int64_t stride) {
+  auto circles = [&](int64_t block) { // of sines, before as many cosines
     for (int64_t row = 0; row < 4; ++row)
       for (int64_t i = 0; i < width / 2; ++i) {
-        double a = values[row * width + i * stride], b = values[row * width + i * stride + apart];
+        int64_t at = row * width + i / block * 2 * block + i % block;
+        double a = values[at], b = values[at + block];
         if (!near(a * a + b * b, 1))
           return false;
       }
@@ -157,7 +159,8 @@ static bool isSinusoidal(const Elements &values, ArrayRef<int64_t> shape) {
     return any;
   };
   bool pairs = width % 2 == 0 && width >= 4 && rows == 4;
-  return (pairs && (circles(1, 2) || circles(width / 2, 1))) || doubles(1) || doubles(0);
+  return (pairs && (circles(1) || circles(width / 2) || (width % 4 == 0 && circles(width / 4)))) || doubles(1) ||
+         doubles(0);
 }
 
 static double largest(const Line &line) {

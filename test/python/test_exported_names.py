@@ -82,6 +82,21 @@ class Continuous(nn.Module):
         return torch.tanh(self.query(x) + self.net(self.places)) * nn.functional.softplus(self.alpha)
 
 
+class BiasFirst(nn.Module):
+    """Products whose first argument is the bias, which begins with zeros."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.ParameterList(torch.randn(WIDTH, WIDTH) * .2 for _ in range(2))
+        self.biases = nn.ParameterList(torch.full((WIDTH,), .5) for _ in range(2))
+
+    def forward(self, x):
+        h = x.reshape(-1, WIDTH)
+        for weight, bias in zip(self.weights, self.biases):
+            h = torch.tanh(torch.addmm(bias, torch.sin(h), weight))
+        return h
+
+
 def compile_of(module, folder):
     torch.manual_seed(0)
     x = torch.randn(BATCH, ROWS, WIDTH)
@@ -128,6 +143,16 @@ def test_look_ups_train_as_rows(kind, tmp_path):
     for name, gradient in want.items():
         if "table" in name:
             same_rows(got[name], gradient)
+
+
+def test_a_bias_that_comes_first(tmp_path):
+    torch.manual_seed(0)
+    module = BiasFirst().eval()
+    trainer, x = compile_of(module, tmp_path)
+    got, want = gradients_of(module, trainer, x)
+    assert len(got) == len(want)
+    for gradient in want.values():
+        assert any(g.shape == gradient.shape and np.allclose(g, gradient, rtol=1e-3, atol=1e-6) for g in got.values())
 
 
 def test_merged_operations_are_told(tmp_path):

@@ -25,12 +25,13 @@ using namespace ::onnx;
 /// The name of an operation in the exporter's program, without a number.
 static StringRef stemOf(StringRef value) { return value.rtrim("0123456789").rtrim('_'); }
 
+static bool isLookUp(StringRef value) {
+  return llvm::is_contained({"embedding", "index", "index_select", "gather"}, stemOf(value));
+}
+
 bool proto::isComputedValue(StringRef name, ArrayRef<std::string> origins) {
   auto any = [&](llvm::function_ref<bool(StringRef)> is) { return is(name) || llvm::any_of(origins, is); };
-  bool looksUp = any([](StringRef value) {
-    return llvm::is_contained({"embedding", "index", "index_select", "gather"}, stemOf(value));
-  });
-  if (!looksUp || isMadeInCode(name))
+  if (!any(isLookUp) || isMadeInCode(name))
     return any(isMadeInCode);
   // Other arithmetic before a look-up is on its indices.
   return any([](StringRef value) {
@@ -53,7 +54,8 @@ proto::ComputedTensors::ComputedTensors(const GraphProto &graph)
     return;
   lookForMerged(graph);
   for (const auto &[name, origins] : foldedFrom(graph, /*all=*/true)) {
-    bool mixes = llvm::any_of(origins, [&](StringRef origin) { return isFactor(origin); }) &&
+    bool mixes = !isLookUp(name) && llvm::none_of(origins, isLookUp) &&
+                 llvm::any_of(origins, [&](StringRef origin) { return isFactor(origin); }) &&
                  llvm::any_of(origins, [&](StringRef origin) { return parameters->contains(origin); });
     bool computed = mixes || isComputedValue(name, origins);
     if (mixes)
@@ -75,8 +77,10 @@ void proto::ComputedTensors::lookForMerged(const GraphProto &graph) {
   });
   visitGraphs(graph, [&](const GraphProto &part) {
     for (const NodeProto &node : part.node()) {
-      if (StringRef norm = foldedNorm(node); !norm.empty())
+      if (StringRef norm = foldedNorm(node); !norm.empty()) { // its arguments are the norm's, its inputs the layer's
         foldedNorms.insert(norm);
+        continue;
+      }
       // A tensor that the module has under two names stands here by the other one.
       std::vector<StringRef> arguments = exportedArguments(node);
       bool isTied = llvm::any_of(node.input(), [&](const std::string &input) {
@@ -230,8 +234,9 @@ void proto::ComputedTensors::restoreBiases(ModelProto &model, DeclaredParameters
     std::string name = layer.consume_back(".weight") ? (layer + ".bias").str() : "";
     if (StringRef norm = foldedNorm(node); !norm.empty()) // its shift holds the layer's bias
       name = (norm + ".bias").str();
-    else if (std::vector<StringRef> arguments = exportedArguments(node); !arguments.empty())
-      name = placeholders.lookup(arguments.back()); // the weight may be computed by the module
+    else if (std::vector<StringRef> arguments = exportedArguments(node);
+             !parameters->contains(name) && !arguments.empty())
+      name = placeholders.lookup(arguments.back()); // the weight is computed by the module
     if (!parameters->contains(name) || tensors.contains(name) || byParameter.count(name))
       continue;
     TensorProto &bias = biases[parameters->find(name)->getKey()];

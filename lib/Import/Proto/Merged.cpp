@@ -527,6 +527,11 @@ private:
   std::string argumentOf(const Use &use) const {
     std::vector<StringRef> arguments = proto::exportedArguments(*use.node);
     auto count = static_cast<size_t>(use.node->input_size());
+    // A bias may come first, as in addmm.
+    for (auto [i, argument] : llvm::enumerate(arguments))
+      for (size_t k = 0; k < count; ++k)
+        if (k != i && use.node->input(static_cast<int>(k)) == argument)
+          return "";
     if (arguments.size() == count)
       return placeholders.lookup(arguments[static_cast<size_t>(use.operand)]);
     SmallVector<std::string> parameters;
