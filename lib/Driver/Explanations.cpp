@@ -18,7 +18,7 @@ static constexpr StringLiteral page =
 static SmallVector<StringRef> sections() {
   SmallVector<StringRef> all;
   page.split(all, "\n## ");
-  all.erase(all.begin()); // what the page says before the first one
+  all.erase(all.begin()); // the page's text before the first one
   return all;
 }
 

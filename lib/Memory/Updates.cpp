@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What updates of states wait for, and states that lend their memory until the function ends.
+// The ops that updates of states wait for, and states that lend their memory until the function ends.
 #include "mpt/Memory/Updates.h"
 
 #include "mpt/Dialect/MPT/TensorTypes.h"

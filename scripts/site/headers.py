@@ -52,7 +52,7 @@ def parts(text):
 
 
 def collapse(text, deepest):
-    """The text without what stands in braces at a greater depth than `deepest`."""
+    """The text without the parts in braces at a greater depth than `deepest`."""
     kept, depth = "", 0
     for letter in text:
         depth -= letter == "}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Activations that wait for the backward pass in 8 bits (--saved=f8, rules `saved`): the bound of a gradient's error, what stays
-exact, rules by node, and that training gets where FP32 gets."""
+"""Activations that wait for the backward pass in 8 bits (--saved=f8, rules `saved`): the bound of a gradient's error, exact
+values, rules by node, and training as good as FP32's."""
 import json
 import subprocess
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/tutorials: the code of each page runs from top to bottom, and prints what the page shows."""
+"""docs/tutorials: the code of each page runs from top to bottom, and prints the page's output."""
 import importlib.util
 import re
 import shutil

@@ -11,7 +11,7 @@ namespace mpt {
 /// Ops that wait for a library call of the backward pass: all of it behind the gradient of the loss, and updates.
 llvm::DenseSet<mlir::Operation *> backwardOps(mlir::func::FuncOp function);
 
-/// Adds to the ops of the backward pass those that are rematerialized for it, and those that it alone reads. Reductions
+/// Adds to the ops of the backward pass the rematerialized ones, and ops that it alone reads. Reductions
 /// wait as the few values that they make: the largest magnitude of an activation goes with the activation, though the
 /// next scale is late.
 void addLateOps(mlir::Block &block, llvm::DenseSet<mlir::Operation *> &late);

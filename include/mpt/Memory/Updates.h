@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates of states by fusions: which states they replace, and what each has to wait for.
+// Updates of states by fusions: the states that they replace, and the ops that each has to wait for.
 #ifndef MPT_MEMORY_UPDATES_H
 #define MPT_MEMORY_UPDATES_H
 

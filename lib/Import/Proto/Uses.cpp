@@ -240,8 +240,8 @@ static bool isMadeOfIntegers(Value start) {
   return any;
 }
 
-/// True where the exponential, perhaps negated, multiplies what is neither positions nor a tensor of the file: the
-/// logarithm of a scale. That of frequencies multiplies positions.
+/// True where the exponential, perhaps negated, multiplies a value that is neither a position nor a tensor of the
+/// file: the logarithm of a scale. An exponential of frequencies multiplies positions.
 static bool scalesData(onnx::NodeOp node) {
   if (!isExponential(node))
     return false;
