@@ -5,7 +5,7 @@
 #include "mpt/Support/NearNames.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 
 using namespace llvm;
 using namespace mpt;

@@ -587,7 +587,7 @@ private:
   }
 
   void separate(TensorProto &tensor, Layers &layers, bool clones) {
-    const std::string merged = tensor.name();
+    const std::string &merged = tensor.name();
     auto from = origins.find(merged);
     auto isOwner = [&](auto &layer) {
       const Use &use = layer.second.front();
