@@ -282,7 +282,8 @@ StringRef mpt::fixedMeaning(ElementsAttr attribute, bool isWeight) {
   if (isSinusoidal(values, shape))
     return "sinusoidal table";
   bool isVector = values.size() == *llvm::max_element(shape);
-  if ((isVector || !isWeight) && arePositions(values, isWeight))
+  // A bias that a test counts up has one axis, grids and weights have several.
+  if (shape.size() >= 2 && (isVector || !isWeight) && arePositions(values, isWeight))
     return "positions";
   if (isWeight && shape.size() >= 3) {
     int64_t taps = values.size() / (shape[0] * shape[1]);

@@ -100,6 +100,7 @@ def trained():
     yield "image", np.full((8, 3, 3, 3), 1 / 27)
     yield "image", np.arange(4 * 3 * 9.).reshape(4, 3, 3, 3)
     yield "bias", np.full(TIME, .5)
+    yield "bias", np.arange(float(TIME))
     yield "bias", np.repeat([0., 1., 0., 0.], 16)  # of an LSTM whose forget gate begins open
 
 
