@@ -6,6 +6,7 @@
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 
 using namespace mlir;
