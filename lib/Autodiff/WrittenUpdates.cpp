@@ -29,11 +29,17 @@ Ops sliceOf(Value value) {
 
 bool isOne(Value value) { return tensorType(value).getNumElements() == 1; }
 
-/// The inputs and states of one element that `value` is computed from.
+/// The inputs and states of one element that `value` is computed from, without parameters: norms of these are factors
+/// too.
 DenseSet<Value> numbersBehind(Value value) {
   DenseSet<Value> numbers;
+  auto isState = [](Value root) {
+    auto read = root.getDefiningOp<train::ReadOp>();
+    auto state = read ? SymbolTable::lookupNearestSymbolFrom<train::StateOp>(read, read.getStateAttr()) : nullptr;
+    return state && state.getRole() != train::Role::parameter;
+  };
   auto take = [&](Value root) {
-    if (isOne(root) && (isa<BlockArgument>(root) || root.getDefiningOp<train::ReadOp>()))
+    if (isOne(root) && (isa<BlockArgument>(root) || isState(root)))
       numbers.insert(root);
   };
   take(value);

@@ -19,6 +19,8 @@ namespace {
 constexpr int64_t shortestLine = 8;
 /// Filters of a convolution are judged from so many taps on: fewer have no three magnitudes where they are symmetric.
 constexpr int64_t shortestFilter = 5;
+/// Larger tensors are layers' weights, which are in files that nobody reads as a whole.
+constexpr int64_t mostElements = 1 << 22;
 /// Elements of a line are compared with this part of its largest magnitude. Bases are computed in FP32 or stored in
 /// FP16.
 constexpr double tolerance = 1e-3;
@@ -276,7 +278,7 @@ static bool arePositions(const Elements &values, bool isWeight) {
 
 StringRef mpt::fixedMeaning(ElementsAttr attribute, bool isWeight) {
   Elements values(attribute);
-  if (values.size() < 2)
+  if (values.size() < 2 || values.size() > mostElements)
     return "";
   SmallVector<int64_t> shape(attribute.getShapedType().getShape());
   if (isSinusoidal(values, shape))

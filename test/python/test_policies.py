@@ -141,7 +141,7 @@ def test_errors_point_into_the_file(models, tmp_path, rule, line, said):
 
 
 @pytest.mark.parametrize("rule, said", [("tanh", "expected a rule such as"), ('op "mpt.tahn" -> wide', "mpt.tanh"),
-                                        ("loss_scaling none", "expected a rule of kind class, where, op or node")])
+                                        ("loss_scaling none", "expected a rule of kind class, where, op, node or saved")])
 def test_errors_in_rules_of_the_command_line(models, rule, said):
     done = subprocess.run([policy_summary.compiler(), models["mlp"], *small_models.training_words("mlp"), "--rule=" + rule, "--dry-run"],
                           capture_output=True, text=True)

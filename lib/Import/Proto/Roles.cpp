@@ -150,8 +150,9 @@ static bool isTorchPath(StringRef name) {
 }
 
 /// Why the tensor is no parameter; empty for one. The exporter's declaration comes first, then values and uses, and
-/// names decide the cases that these leave open.
-static std::string whyHeld(train::StateOp state, const TensorUse &use, const proto::Declared *declared, bool torch) {
+/// names decide the cases that these leave open. A tensor that the file's step has renewed is no number of a formula.
+static std::string whyHeld(train::StateOp state, const TensorUse &use, const proto::Declared *declared, bool torch,
+                           bool isRenewed) {
   StringRef name = state.getTensorName();
   bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
   if (use.classes)
@@ -174,7 +175,8 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, const pro
   if (!meaning.empty())
     return meaning.str();
   // Hard swish adds 3 to the result of a layer, and recurrences begin with a zero that is expanded.
-  bool isNumber = isNumberOfFormula(state.getValueAttr()) && !(torch && isTorchPath(name));
+  bool hasWord = name.contains('.') && !llvm::all_of(name.substr(name.rfind('.') + 1), llvm::isDigit); // fc.bias
+  bool isNumber = !isRenewed && isNumberOfFormula(state.getValueAttr()) && !(isTorchPath(name) && (torch || hasWord));
   bool isWeight = use.weight && (isList || (isTorchPath(name) && !isNumber));
   if (isFolded || isWeight || (use.beside && !isNumber && !isMadeInCode(name)))
     return "";
@@ -297,7 +299,9 @@ LogicalResult mpt::assignRoles(ModuleOp module, const ImportOptions &options, co
     TensorUse use = read ? usesOf(read.getValue()) : TensorUse();
     auto type = cast<RankedTensorType>(state.getType());
     auto said = declared.find(name);
-    std::string why = read ? whyHeld(state, use, said == declared.end() ? nullptr : &said->second, torch) : "not read";
+    std::string why =
+        read ? whyHeld(state, use, said == declared.end() ? nullptr : &said->second, torch, renewed.contains(name))
+             : "not read";
     bool parameter =
         read && !read->use_empty() && !use.statistic && why.empty() && (forward.empty() || isReadFor(forward, read));
     bool frozen = matches(*freeze, name) && !use.statistic; // which move without gradients
