@@ -265,16 +265,23 @@ private:
 
   /// parameter * (1 - k) + value * k, as with schedule-free optimizers: `value` moves as a parameter does.
   bool isAveraged(Operation *product, Value value) const {
-    Value weight = factorOf(product, value);
-    return weight && isa<MulOp>(product) && llvm::any_of(product->getUsers(), [&](Operation *sum) {
-             return isa<AddOp>(sum) && llvm::any_of(sum->getOperands(), [&](Value term) {
-                      Operation *kept = term.getDefiningOp<MulOp>();
-                      return kept && llvm::any_of(kept->getOperands(), [&](Value operand) {
-                               Value rest = isParameter(operand) ? factorOf(kept, operand) : Value();
-                               return rest && (isRestToOne(rest, weight) || isRestToOne(weight, rest));
-                             });
-                    });
-           });
+    Value weight = isa<MulOp>(product) ? factorOf(product, value) : Value();
+    if (!weight)
+      return false;
+    for (Operation *sum : product->getUsers())
+      for (Value term : sum->getOperands())
+        if (Value rest = isa<AddOp>(sum) ? keptShare(term) : Value())
+          if (isRestToOne(rest, weight) || isRestToOne(weight, rest))
+            return true;
+    return false;
+  }
+  /// The number that `term` multiplies the parameter with; null for other terms.
+  Value keptShare(Value term) const {
+    if (auto product = term.getDefiningOp<MulOp>())
+      for (Value operand : product->getOperands())
+        if (isParameter(operand))
+          return factorOf(product, operand);
+    return {};
   }
   /// `value` is one less `other`.
   static bool isRestToOne(Value value, Value other) {

@@ -512,8 +512,9 @@ LogicalResult proto::prepareNodes(ModelProto &model, std::vector<TensorProto> &i
   if (failed(checkAndInline(model, initializers, /*isRewritten=*/true, loc)))
     return failure();
   // The declared shapes go back into the file, unless one of them is wrong.
-  if (ModelProto copy = model; proto::inferShapes(copy))
-    forgetInnerShapes(*model.mutable_graph());
+  if (!proto::inferShapes(model))
+    return success();
+  forgetInnerShapes(*model.mutable_graph());
   return checkShapes(model, loc.getContext());
 }
 

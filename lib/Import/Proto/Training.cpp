@@ -135,8 +135,8 @@ std::optional<StringRef> proto::exportedModule(const NodeProto &node) {
 std::vector<StringRef> proto::exportedArguments(const NodeProto &node) {
   std::vector<StringRef> names;
   for (const StringStringEntryProto &entry : node.metadata_props())
-    if (entry.key() ==
-        "pkg.torch.onnx.fx_node") { // %cat : [...] = call_function[...](args = ([%a, %b], 1), kwargs = {})
+    // %cat : [...] = call_function[...](args = ([%a, %b], 1), kwargs = {})
+    if (entry.key() == "pkg.torch.onnx.fx_node") {
       SmallVector<StringRef> parts;
       StringRef(entry.value()).split("(args = (").second.split("), kwargs = ").first.split(parts, '%');
       for (StringRef part : llvm::drop_begin(parts))
