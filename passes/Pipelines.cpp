@@ -204,6 +204,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   decompose.sharedSums = kernels.sharedSums;
   // Step by step its sums are sums of GEMMs.
   decompose.recurrences = target.wholeRecurrences && !options.batchInvariant;
+  decompose.coarseGelu = target.device;
   passes.addPass(createDecompose(decompose));
   addCleanup(passes);
   // After the last clean-up, which would merge roundings again, and before values are chosen that the backward pass

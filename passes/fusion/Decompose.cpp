@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Fusion/BlockUpdates.h"
 #include "mpt/Fusion/ReductionStages.h"
@@ -34,13 +35,35 @@ bool isWholeCall(Operation &op) {
          });
 }
 
+/// Whether all that is made of `value` are its 8 bits, scaled or not, and its largest magnitude in 16 bits or fewer.
+bool endsInEightBits(Value value, bool isRounded = false) {
+  return !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *user) {
+    if (auto cast = dyn_cast<CastOp>(user)) {
+      unsigned bits = elementOf(cast.getY()).getIntOrFloatBitWidth();
+      return isa<FloatType>(elementOf(cast.getY())) &&
+             (bits <= 8 || endsInEightBits(cast.getY(), isRounded || bits == 16));
+    }
+    if (auto reduce = dyn_cast<ReduceOp>(user))
+      return isRounded && reduce.getKind() == ReduceKind::max;
+    return isa<MulOp, AbsOp, ReshapeOp>(user) && endsInEightBits(user->getResult(0), isRounded);
+  });
+}
+
+/// The loop form of GELU has the digits of 8 bits: it is for results of which no more is left.
+bool isWholeGelu(Operation &op, bool onDevice) {
+  auto gelu = dyn_cast<GeluOp>(op);
+  unsigned bits = gelu ? elementOf(gelu.getY()).getIntOrFloatBitWidth() : 64;
+  return onDevice && bits <= 32 && endsInEightBits(gelu.getY(), /*isRounded=*/bits == 16);
+}
+
 /// Replaces composites without a loop form, and the composites that they are made of.
-LogicalResult decomposeComposites(func::FuncOp function, bool recurrences) {
+LogicalResult decomposeComposites(func::FuncOp function, bool recurrences, bool coarseGelu) {
   for (bool changed = true; changed;) {
     changed = false;
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
       auto composite = dyn_cast<Decomposable>(op);
-      if (!composite || isa<LoopLowering>(op) || (recurrences && isWholeCall(op)))
+      bool hasLoops = isa<LoopLowering>(op) && (!isa<GeluOp>(op) || isWholeGelu(op, coarseGelu));
+      if (!composite || hasLoops || (recurrences && isWholeCall(op)))
         continue;
       PartCarrier carrier(&op);
       OpBuilder builder(&op, &carrier);
@@ -99,7 +122,7 @@ struct Decompose : mpt::impl::DecomposeBase<Decompose> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       // While an update is one op.
       numInBlocks += shapeAsBlocks(function);
-      if (failed(decomposeComposites(function, recurrences)))
+      if (failed(decomposeComposites(function, recurrences, coarseGelu)))
         return signalPassFailure();
       for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
         widenRunningValues(&op);

@@ -46,10 +46,12 @@ def Decompose : Pass<"fusion-decompose", "::mlir::ModuleOp"> {
     sums in FP64 instead, so that one pass over the elements makes both, and factors that repeat along the summed axes are
     multiplied with the sum, so that the gradient of a batch norm sums twice instead of four times. With `recurrences`, recurrences
     of FP32 and 16-bit types and CTC's recursion of any type stay whole; without it, and of other types, they become their steps.
+    With `coarse-gelu`, a GELU of which 8 bits are all that is left stays whole: its loop form is one approximation.
     An update of slots in 8 bits gets a row for each block that has a scale, so that it becomes one kernel.
   }];
   let options = [Option<"sharedSums", "shared-sums", "bool", "false", "the threads of a kernel share one sum among them">,
-    Option<"recurrences", "recurrences", "bool", "false", "recurrences have a form on buffers">];
+    Option<"recurrences", "recurrences", "bool", "false", "recurrences have a form on buffers">,
+    Option<"coarseGelu", "coarse-gelu", "bool", "false", "kernels have a GELU for results of 8 bits">];
   let statistics = [Statistic<"numSplit", "split-reductions", "reductions that were split in two stages">,
     Statistic<"numInBlocks", "block-updates", "ops of updates that were moved to a row a block">];
   let dependentDialects = ["::mpt::MPTDialect"];

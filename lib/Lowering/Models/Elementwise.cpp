@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop lowering of the elementwise family.
-#include "Gelu.h"
-
 #include "mpt/Dialect/MPT/Splats.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Models/Models.h"
@@ -85,17 +83,6 @@ template <typename IntOp> Value bitwise(MathBuilder &m, ArrayRef<Value> x, Opera
   return IntOp::create(m.emitter().b, x[0], x[1]);
 }
 
-/// Products. The last one of a GELU is made of its argument where a device computes it for 8 bits.
-struct Product : LoopLowering::ExternalModel<Product, MulOp> {
-  bool isCheap(Operation *) const { return true; }
-  Value emitElement(Operation *op, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
-    if (e.target.keepsFloatOps)
-      if (std::optional<GeluMatch> gelu = matchEightBitGelu(cast<MulOp>(op)))
-        return MathBuilder(e).coarseGelu(e.element(gelu->x, at), gelu->form == GeluForm::tanh);
-    return emitPointwise(binary<arith::MulFOp, arith::MulIOp>, op, e, at);
-  }
-};
-
 /// Math functions are of floats only.
 template <Value (MathBuilder::*function)(Value)> Value call(MathBuilder &m, ArrayRef<Value> x, Operation *) {
   return (m.*function)(x[0]);
@@ -136,6 +123,10 @@ Value emitRelu(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
   if (isWord(op))
     return x[0];
   return arith::MaxSIOp::create(e.b, x[0], zero);
+}
+/// Good for the digits of 8 bits, where fusion-decompose leaves GELU whole.
+Value emitGelu(MathBuilder &m, ArrayRef<Value> x, Operation *op) {
+  return m.coarseGelu(x[0], cast<GeluOp>(op).getForm() == GeluForm::tanh);
 }
 Value emitReciprocal(MathBuilder &m, ArrayRef<Value> x, Operation *) { return m.div(m.c(x[0], 1.0), x[0]); }
 Value emitNot(MathBuilder &m, ArrayRef<Value> x, Operation *) {
@@ -293,6 +284,7 @@ void mpt::attachElementwiseModels(MLIRContext *context) {
   attach<TanhOp, emitTanh, false>(context);
   attach<SigmoidOp, call<&MathBuilder::sigmoid>, false>(context);
   attach<ErfOp, emitErf, false>(context);
+  attach<GeluOp, emitGelu, false>(context);
   attach<SoftplusOp, call<&MathBuilder::softplus>, false>(context);
   attach<NotOp, emitNot>(context);
   attach<IsNaNOp, emitIsNaN>(context);
@@ -304,7 +296,7 @@ void mpt::attachElementwiseModels(MLIRContext *context) {
   attach<ClampOp, emitClamp>(context);
   attach<AddOp, binary<arith::AddFOp, arith::AddIOp>>(context);
   attach<SubOp, binary<arith::SubFOp, arith::SubIOp>>(context);
-  MulOp::attachInterface<Product>(*context);
+  attach<MulOp, binary<arith::MulFOp, arith::MulIOp>>(context);
   attach<DivOp, division<arith::DivFOp, arith::DivSIOp, arith::DivUIOp>, false>(context);
   attach<ModOp, division<arith::RemFOp, arith::RemSIOp, arith::RemUIOp>, false>(context);
   attach<PowOp, emitPow, false>(context);

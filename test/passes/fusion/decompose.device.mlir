@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --fusion-decompose=shared-sums --split-input-file | FileCheck %s
+// RUN: mpt-opt %s '--fusion-decompose=shared-sums coarse-gelu' --split-input-file | FileCheck %s
 
 // Kernels of a GPU share long sums out themselves.
 // CHECK-LABEL: func.func @long
@@ -117,4 +117,30 @@ func.func @no_factors(%x: tensor<64x256xf32>, %h: tensor<64x256xf16>, %scale: te
   %f = mpt.mul %h, %r : tensor<64x256xf16>
   %t = mpt.reduce sum %f {axes = array<i64: 1>} : (tensor<64x256xf16>) -> tensor<64xf16>
   return %m, %s, %t : tensor<64xf32>, tensor<64xf32>, tensor<64xf16>
+}
+
+// -----
+
+// Of this GELU no more than 8 bits and their largest magnitude are left.
+// CHECK-LABEL: func.func @eight_bit_gelu
+// CHECK: mpt.gelu
+func.func @eight_bit_gelu(%x: tensor<64x32xbf16>, %s: tensor<64x32xbf16>) -> (tensor<64x32xf8E4M3FN>, tensor<bf16>) {
+  %g = mpt.gelu %x : tensor<64x32xbf16>
+  %a = mpt.abs %g : tensor<64x32xbf16>
+  %m = mpt.reduce max %a {axes = array<i64: 0, 1>} : (tensor<64x32xbf16>) -> tensor<bf16>
+  %p = mpt.mul %g, %s : tensor<64x32xbf16>
+  %y = mpt.cast %p : tensor<64x32xbf16> to tensor<64x32xf8E4M3FN>
+  return %y, %m : tensor<64x32xf8E4M3FN>, tensor<bf16>
+}
+
+// -----
+
+// Here its 16 bits are.
+// CHECK-LABEL: func.func @sixteen_bit_gelu
+// CHECK-NOT: mpt.gelu
+// CHECK: mpt.erf
+func.func @sixteen_bit_gelu(%x: tensor<64x32xbf16>) -> (tensor<64x32xf8E4M3FN>, tensor<64x32xbf16>) {
+  %g = mpt.gelu %x : tensor<64x32xbf16>
+  %y = mpt.cast %g : tensor<64x32xbf16> to tensor<64x32xf8E4M3FN>
+  return %y, %g : tensor<64x32xf8E4M3FN>, tensor<64x32xbf16>
 }
