@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-decompose: composites in simpler ops, and reductions in two stages.
+// Matcher: the scales, magnitudes and casts by which a GELU ends in 8 bits.
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainingParts.h"

@@ -5,6 +5,20 @@
 
 include "passes/PassBase.td"
 
+def AssignRoles : Pass<"import-assign-roles", "::mlir::ModuleOp"> {
+  let summary = "tensors of a file become parameters, statistics or constants";
+  let description = [{
+    In: func @main of onnx.node ops over `train.state` ops. Out: each state's role. What the exporter declares a tensor to
+    be (`onnx.declared`) comes first, then its values (masks, positions, windows) and its uses (weights, and biases and
+    scales beside them), and its name where these leave the case open. The outputs of a joint graph (`onnx.training`) name
+    the tensors that its step changes. Constants of up to 64 elements become `mpt.constant`. The manifest says which
+    tensors are held, and why. The importer runs it on every file but a step, which states roles itself.
+  }];
+  let options = [ListOption<"train", "train", "std::string", "expressions for the names of all tensors that train">,
+    ListOption<"freeze", "freeze", "std::string", "expressions for the names of parameters without gradients">];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 def OnnxToCore : Pass<"import-onnx-to-core", "::mlir::ModuleOp"> {
   let summary = "func @main of onnx.node ops becomes func @forward of core ops";
   let description = [{

@@ -3,9 +3,10 @@
 #include "Computed.h"
 
 #include "Proto.h"
-#include "Roles.h"
 
 #include "Sites.h"
+
+#include "../ExporterNames.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 

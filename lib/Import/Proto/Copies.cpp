@@ -5,8 +5,9 @@
 #include "Elements.h"
 #include "OperandUses.h"
 #include "Proto.h"
-#include "Roles.h"
 #include "Sites.h"
+
+#include "../ExporterNames.h"
 
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "llvm/ADT/StringSet.h"

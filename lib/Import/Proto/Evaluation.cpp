@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation models beside training models: a function over the same states.
 #include "Artifacts.h"
-#include "Roles.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
+#include "mpt/Import/Roles.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -41,7 +41,7 @@ public:
     StringRef folder = llvm::sys::path::parent_path(options.evalModel); // for external data
     FailureOr<OwningOpRef<ModuleOp>> read =
         proto::buildModule(model, initializers, folder.empty() ? "." : folder, plain, module.getContext());
-    if (failed(read) || failed(assignRoles(**read, plain, proto::JointRoles())))
+    if (failed(read) || failed(assignRoles(**read)))
       return failure();
     auto function = (*read)->lookupSymbol<func::FuncOp>("main");
     if (failed(shareInputs(function)) || failed(shareStates(**read)))

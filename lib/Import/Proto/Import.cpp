@@ -4,12 +4,12 @@
 #include "Computed.h"
 #include "Proto.h"
 
-#include "Roles.h"
 #include "Sites.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Evaluation/Evaluation.h"
+#include "mpt/Import/Roles.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -44,6 +44,18 @@ struct ForwardForm {
     if (options.trains)
       computed.emplace(model.graph());
     return proto::settleTensors(model, options, folder, declared, joined, separated, loc);
+  }
+
+  /// Leaves on the states where they come from, for assignRoles().
+  void noteOrigins(ModuleOp module, const proto::DeclaredParameters &declared) const {
+    for (auto state : module.getOps<train::StateOp>()) {
+      if (auto word = declared.find(state.getTensorName()); word != declared.end())
+        setAttr<mpt::onnx::ONNXDialect::DeclaredAttrHelper>(
+            state, mpt::onnx::DeclaredAttr::get(state.getContext(), word->second));
+      if (auto from = separated.find(state.getTensorName()); from != separated.end())
+        setAttr<mpt::onnx::ONNXDialect::SeparatedFromAttrHelper>(state,
+                                                                 StringAttr::get(state.getContext(), from->second));
+    }
   }
 
   void note(ModuleOp module) const {
@@ -155,17 +167,20 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
   step->zeros = joint->zeros;
   FailureOr<OwningOpRef<ModuleOp>> module = proto::buildModule(model, initializers, folder, options, context, *step,
                                                                /*header=*/nullptr, brings ? &*algorithms : nullptr);
+  if (failed(module) || (artifacts->found && failed(proto::takeOptimizer(options, *joint, loc))))
+    return failure();
+  form.noteOrigins(**module, declared);
+  if (joint->any())
+    proto::noteRoles(**module, *joint);
   // A step states the roles of its tensors itself.
-  if (failed(module) ||
-      (step->states.empty() && failed(assignRoles(**module, options, *joint, declared, form.separated))) ||
-      (brings && failed(freezeParameters(**module, options))))
+  if ((step->states.empty() && failed(assignRoles(**module, {options.train, options.freeze}))) ||
+      (brings && failed(freezeParameters(**module, options.freeze))))
     return failure();
   form.note(**module);
   if (sites)
     *sites = sitesOf(initializers, *step);
   joint->form.form = artifacts->found ? "ONNX Runtime artifacts" : joint->form.form;
-  if (artifacts->found && (failed(proto::takeOptimizer(options, *joint, loc)) ||
-                           failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint))))
+  if (artifacts->found && failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint)))
     return failure();
   bool isStep = !step->states.empty();
   // Whoever asks for another step than the file's does not mean the folder's evaluation either, unless by its name.
@@ -174,7 +189,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
       (wantsEvaluation && failed(proto::addEvaluation(**module, options, joint->form))))
     return failure();
   if (joint->any())
-    proto::noteJoint(**module, *joint);
+    proto::noteForm(**module, *joint);
   if (!algorithms->form.form.empty())
     note(**module, algorithms->form);
   if (failed(verify(**module)))

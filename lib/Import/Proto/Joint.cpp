@@ -552,7 +552,7 @@ TrainingForm proto::formOfNodes(const GraphProto &graph) {
   return form;
 }
 
-void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
+void proto::noteRoles(ModuleOp module, const JointRoles &roles) {
   Builder builder(module.getContext());
   auto dictionary = [&](const llvm::StringMap<std::string> &map) {
     NamedAttrList entries;
@@ -577,6 +577,9 @@ void proto::noteJoint(ModuleOp module, const JointRoles &roles) {
   if (!roles.rate.empty())
     entries.set("learning_rate", builder.getStringAttr(roles.rate));
   module->setAttr(mpt::onnx::kTrainingRoles, entries.getDictionary(builder.getContext()));
+}
+
+void proto::noteForm(ModuleOp module, const JointRoles &roles) {
   TrainingForm form = roles.form;
   describeStates(module, roles, form);
   note(module, form);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roles of the outputs of a joint graph; apart from Proto.h, so that who assigns roles does not see protobuf.
+// What a file says of its tensors: the exporter's declarations, and the roles of a joint graph's outputs.
 #ifndef MPT_LIB_IMPORT_PROTO_JOINTROLES_H
 #define MPT_LIB_IMPORT_PROTO_JOINTROLES_H
 
+#include "mpt/Dialect/ONNX/ONNXDialect.h"
 #include "mpt/Import/TrainingForm.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -10,9 +11,7 @@
 
 namespace mpt::proto {
 
-/// The exporter's declaration of a tensor: a parameter of its module, none, or a value that it has folded from others.
-/// Folded: made from a module's tensors; Moved: a parameter's elements in other places.
-enum class Declared { Parameter, Other, Folded, Moved };
+using Declared = mpt::onnx::Declared;
 using DeclaredParameters = llvm::StringMap<Declared>;
 
 /// The roles of outputs of a joint graph that a file brings, by name.

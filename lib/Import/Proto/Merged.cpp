@@ -4,9 +4,9 @@
 #include "Computed.h"
 #include "OperandUses.h"
 #include "Proto.h"
-#include "Roles.h"
 #include "Sites.h"
 
+#include "../ExporterNames.h"
 #include "mpt/Support/NearNames.h"
 
 #include "mlir/IR/Diagnostics.h"

@@ -233,8 +233,10 @@ void takeCustomaryNames(const ::onnx::GraphProto &graph, llvm::StringMap<std::st
 /// Appends a tensor of the input's type, without elements, for each of `roles.zeros`; `graph` is prepared.
 void addZeros(const ::onnx::GraphProto &graph, const JointRoles &roles, std::vector<::onnx::TensorProto> &initializers);
 
-/// Leaves the roles on the module, for phase training (`onnx.training`) and for the user (`mpt.manifest`).
-void noteJoint(mlir::ModuleOp module, const JointRoles &roles);
+/// Leaves the roles of outputs on the module: `onnx.training`.
+void noteRoles(mlir::ModuleOp module, const JointRoles &roles);
+/// Leaves the form for the user, once states have their roles: `mpt.manifest`.
+void noteForm(mlir::ModuleOp module, const JointRoles &roles);
 
 /// A graph beside the model's own that becomes a function: an algorithm with the model's graph before it, or the
 /// initialization of state.

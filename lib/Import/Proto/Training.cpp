@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps in files: which outputs are the new values of which initializers, and which of these are parameters.
 #include "Proto.h"
-#include "Roles.h"
 
+#include "../ExporterNames.h"
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 
 #include "mlir/IR/Diagnostics.h"

@@ -16,16 +16,28 @@ def ONNX_Dialect : Dialect {
   let description = [{
     What the importer writes first and the exporter writes last. Locations are node names (NameLoc). Absent optional operands
     are `onnx.absent`. On a module: `onnx.producer` is the file's producer, `onnx.model` the text of its ModelProto without
-    nodes and tensors, and `onnx.declared_types` says that the file declares the types of its nodes' results.
+    nodes and tensors, and `onnx.declared_types` says that the file declares the types of its nodes' results. On a
+    `train.state`, until `import-assign-roles`: `onnx.declared` is the exporter's word for the tensor, and
+    `onnx.separated_from` the name of the tensor that it is a part of in the file.
   }];
   let discardableAttrs = (ins "::mlir::StringAttr":$producer, "::mlir::StringAttr":$model,
-    "::mlir::UnitAttr":$declared_types);
+    "::mlir::UnitAttr":$declared_types, "::mpt::onnx::DeclaredAttr":$declared, "::mlir::StringAttr":$separated_from);
   let extraClassDeclaration = [{
     // Metadata of the files that we write: which form a training step has, and which tensors are its states.
     static constexpr ::llvm::StringLiteral kFormKey = "mpt.form";
     static constexpr ::llvm::StringLiteral kStatesKey = "mpt.states";
   }];
+  let useDefaultAttributePrinterParser = 1;
 }
+
+def ONNX_Declared : I32EnumAttr<"Declared", "an exporter's word for a tensor", [
+  I32EnumAttrCase<"Parameter", 0, "parameter">, I32EnumAttrCase<"Other", 1, "other">, // a buffer, or nothing of the module
+  I32EnumAttrCase<"Folded", 2, "folded">,    // made from a module's tensors
+  I32EnumAttrCase<"Moved", 3, "moved">]> {   // a parameter's elements in other places
+  let cppNamespace = "::mpt::onnx";
+  let genSpecializedAttr = 0;
+}
+def ONNX_DeclaredAttr : EnumAttr<ONNX_Dialect, ONNX_Declared, "declared">;
 
 class ONNX_Op<string mnemonic, list<Trait> traits = []> : Op<ONNX_Dialect, mnemonic, traits>;
 
