@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs of attention against cuDNN itself, where its library is: on processors that are only described to it, it has
 // to have an engine for each and to make the plan. Needs no GPU, runs nothing. Arguments: cuDNN, a fake driver.
-#include "Check.h"
-
-#include "cuda/AttentionGraph.h"
-#include "cuda/ConvGraph.h"
+#include "DescribedProcessor.h"
 
 #include <chrono>
 #include <cstring>
 #include <ctime>
-#include <dlfcn.h>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,8 +13,6 @@ using namespace mpt::rt;
 using namespace mpt::test;
 
 namespace {
-
-enum { DeviceDescriptor = 38, DeviceJson = 2702, CharType = 24 };
 
 struct Case {
   const char *name;
@@ -64,32 +57,10 @@ mpt_attention_desc descOf(const Case &c) {
   return d;
 }
 
-/// A data-centre processor of an architecture, in the words of the library.
-std::string describe(int arch) {
-  const int processors = arch == 80 ? 108 : arch == 90 ? 132 : 148, shared = arch == 80 ? 166912 : 232448;
-  return "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,"
-         "\"multiProcessorCount\":" +
-         std::to_string(processors) +
-         ",\"smCountOrigin\":0,\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":" +
-         std::to_string(shared) +
-         ",\"oversizedSharedMemoryPerBlock\":0,\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,"
-         "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":0,\"isTccDriver\":0,"
-         "\"supportCoopLaunch\":1,\"smClockRateKHz\":1500000,\"memClockRateKHz\":2000000,\"memoryBusWidth\":5120,"
-         "\"l2CacheSize\":41943040,\"deviceName\":\"\",\"driverVer\":13000,\"cudaDeviceId\":0,"
-         "\"totalGlobalMem\":80000000000,\"deviceVer\":" +
-         std::to_string(arch * 10) + "}";
-}
-
 /// A processor as graphs are planned for it.
-class Processor {
+class Processor : public DescribedProcessor {
 public:
-  Processor(const dnn::GraphFunctions &api, int arch) : arch(arch), maker(api) {
-    const std::string text = describe(arch);
-    target.device = maker.make(DeviceDescriptor);
-    maker.set(target.device, DeviceJson, CharType, text.data(), text.size());
-    maker.finish(target.device);
-    EXPECT(!maker.status);
-  }
+  using DescribedProcessor::DescribedProcessor;
   /// Plans `request` as the runtime does in its first run, and prints the result.
   bool plan(const std::string &name, const GraphRequest &request, int64_t plans) {
     const clock_t start = clock(); // of the processor: the machine may do other things too
@@ -121,39 +92,15 @@ public:
       EXPECT(count == 1);
   }
 
-  const int arch;
   double total = 0;
   int count = 0;
   static constexpr double mostSeconds = 12; // a plan
-
-private:
-  GraphMaker maker;
-  PlanTarget target;
 };
 
-struct Layer {
-  const char *name;
-  int64_t n, extent, in, out, kernel, stride, groups = 1;
-};
 constexpr Layer layers[] = {{"stem 7x7/2", 64, 224, 8, 64, 7, 2},     {"1x1 64-256", 64, 56, 64, 256, 1, 1},
                             {"3x3 128/2", 64, 56, 128, 128, 3, 2},    {"3x3 256", 64, 14, 256, 256, 3, 1},
                             {"1x1 2048-512", 64, 7, 2048, 512, 1, 1}, {"grouped 3x3", 32, 28, 128, 128, 3, 1, 32}};
 constexpr const Layer *compiled = &layers[3];
-
-mpt_conv_desc descOf(const Layer &l, int64_t kind, int64_t type, bool isWide = false) {
-  mpt_conv_desc d{};
-  d.kind = kind, d.n = l.n, d.ic = l.in, d.oc = l.out, d.groups = l.groups;
-  for (int i = 0; i < 3; ++i) {
-    const bool is = i > 0;
-    d.in[i] = is ? l.extent : 1, d.kernel[i] = is ? l.kernel : 1, d.stride[i] = is ? l.stride : 1, d.dilation[i] = 1;
-    d.pad_low[i] = d.pad_high[i] = is ? l.kernel / 2 : 0;
-    d.out[i] = (d.in[i] + 2 * d.pad_low[i] - d.kernel[i]) / d.stride[i] + 1;
-  }
-  d.x_type = d.w_type = d.y_type = type;
-  if (isWide)
-    (kind == MPT_CONV_FORWARD ? d.y_type : kind == MPT_CONV_BACKWARD_DATA ? d.x_type : d.w_type) = MPT_FLOAT32;
-  return d;
-}
 
 /// Convolutions alone have engines that were compiled long ago; of the others, whose engines are compiled here, some.
 void planConvolutions(Processor &on, size_t version) {
@@ -163,19 +110,21 @@ void planConvolutions(Processor &on, size_t version) {
     for (int64_t kind = 0; kind < 3; ++kind)
       for (auto [type, text] : types) {
         const std::string name = std::string(layer.name) + " " + kinds[kind] + " " + text;
-        EXPECT(on.plan(name, requestConv(descOf(layer, kind, type), version), 1));
+        EXPECT(on.plan(name, requestConv(convolutionOf(layer, kind, type), version), 1));
         if (&layer == compiled && type == MPT_BFLOAT16)
-          EXPECT(on.plan(name + " to f32", requestConv(descOf(layer, kind, type, true), version), 1));
+          EXPECT(on.plan(name + " to f32", requestConv(convolutionOf(layer, kind, type, true), version), 1));
       }
-  EXPECT(on.plan("bf16 with sums", requestConvWithSums(descOf(*compiled, MPT_CONV_FORWARD, MPT_BFLOAT16), version), 1));
-  EXPECT(on.plan("f16 with sums", requestConvWithSums(descOf(*compiled, MPT_CONV_FORWARD, MPT_FLOAT16), version), 1));
+  EXPECT(on.plan("bf16 with sums",
+                 requestConvWithSums(convolutionOf(*compiled, MPT_CONV_FORWARD, MPT_BFLOAT16), version), 1));
+  EXPECT(on.plan("f16 with sums", requestConvWithSums(convolutionOf(*compiled, MPT_CONV_FORWARD, MPT_FLOAT16), version),
+                 1));
   std::vector<GraphRequest> several;
   for (int64_t channels : {64, 128})
-    several.push_back(
-        requestConvWithSums(descOf({"", 8, 14, channels, channels, 3, 1}, MPT_CONV_FORWARD, MPT_BFLOAT16), version));
+    several.push_back(requestConvWithSums(
+        convolutionOf({"", 8, 14, channels, channels, 3, 1}, MPT_CONV_FORWARD, MPT_BFLOAT16), version));
   on.planTogether(several);
   EXPECT(on.plan("bf16 with norm's sums",
-                 requestConvWithNormSums(descOf(*compiled, MPT_CONV_BACKWARD_DATA, MPT_BFLOAT16), version), 1));
+                 requestConvWithNormSums(convolutionOf(*compiled, MPT_CONV_BACKWARD_DATA, MPT_BFLOAT16), version), 1));
 }
 
 } // namespace
@@ -183,40 +132,21 @@ void planConvolutions(Processor &on, size_t version) {
 int main(int argc, char **argv) {
   if (argc < 3)
     return 2;
-  if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL))
-    EXPECT(dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL) != nullptr);
-  void *library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
-  if (!EXPECT(library != nullptr)) {
-    fprintf(stderr, "%s\n", dlerror());
-    return finish("cuDNN's library");
-  }
-  dnn::GraphFunctions api{};
-  size_t (*version)() = nullptr;
-  auto load = [&](auto &function, const char *name) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-    EXPECT(function != nullptr);
-  };
-  load(version, "cudnnGetVersion");
-  load(api.BackendCreateDescriptor, "cudnnBackendCreateDescriptor");
-  load(api.BackendDestroyDescriptor, "cudnnBackendDestroyDescriptor");
-  load(api.BackendFinalize, "cudnnBackendFinalize");
-  load(api.BackendSetAttribute, "cudnnBackendSetAttribute");
-  load(api.BackendGetAttribute, "cudnnBackendGetAttribute");
-  printf("cuDNN %zu\n", version());
-  if (failures || version() < 91000) // earlier ones take no description of a device
+  Cudnn cudnn(argv[1], argv[2]);
+  if (!cudnn.takesDescriptions())
     return finish("cuDNN's library");
   for (int arch : {90, 80, 100}) {
-    Processor on(api, arch);
+    Processor on(cudnn.api, arch);
     if (arch == 90)
-      planConvolutions(on, version());
+      planConvolutions(on, cudnn.version);
     for (const Case &c : cases) {
       // Each of these is compiled, too.
       if (arch != 90 && &c != cases)
         continue;
       const mpt_attention_desc d = descOf(c);
       for (bool gradient : {false, true})
-        EXPECT(
-            on.plan(std::string(c.name) + (gradient ? ", gradient" : ""), requestAttention(d, gradient, version()), 1));
+        EXPECT(on.plan(std::string(c.name) + (gradient ? ", gradient" : ""),
+                       requestAttention(d, gradient, cudnn.version), 1));
     }
     printf("sm_%d: %d graphs, %.1f s\n", arch, on.count, on.total);
   }

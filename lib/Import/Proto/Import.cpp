@@ -113,13 +113,27 @@ static LogicalResult checkEvaluation(const ImportOptions &options, Location loc)
   return success();
 }
 
-static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder, const ImportOptions &options,
-                                               MLIRContext *context, TensorSites *sites) {
+static LogicalResult takeEvaluation(ModuleOp module, const ImportOptions &options, bool isStep, TrainingForm &form,
+                                    Location loc) {
+  if (isStep)
+    return checkEvaluation(options, loc);
+  // Whoever asks for another step than the file's does not mean the folder's evaluation either, unless by its name.
+  return options.ignoresAlgorithms && options.evalModelIsFound ? success()
+                                                               : proto::addEvaluation(module, options, form);
+}
+
+/// Dialects and interfaces that an import builds and asks.
+static void loadDialects(MLIRContext *context) {
   DialectRegistry meanings; // constant folding evaluates ops
   registerEvaluationModels(meanings);
   registerOperatorClasses(meanings); // which tensors train follows from their uses
   context->appendDialectRegistry(meanings);
   context->loadDialect<MPTDialect, mpt::onnx::ONNXDialect, train::TrainDialect, func::FuncDialect>();
+}
+
+static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder, const ImportOptions &options,
+                                               MLIRContext *context, TensorSites *sites) {
+  loadDialects(context);
   Location loc = proto::namedLoc(context, options.name.empty() ? "model" : options.name);
   ::onnx::ModelProto model;
   std::vector<::onnx::TensorProto> initializers;
@@ -182,11 +196,7 @@ static FailureOr<OwningOpRef<ModuleOp>> import(StringRef bytes, StringRef folder
   joint->form.form = artifacts->found ? "ONNX Runtime artifacts" : joint->form.form;
   if (artifacts->found && failed(proto::addOptimizerState(**module, artifacts->optimizer, *joint)))
     return failure();
-  bool isStep = !step->states.empty();
-  // Whoever asks for another step than the file's does not mean the folder's evaluation either, unless by its name.
-  bool wantsEvaluation = !isStep && !(options.ignoresAlgorithms && options.evalModelIsFound);
-  if ((isStep && failed(checkEvaluation(options, loc))) ||
-      (wantsEvaluation && failed(proto::addEvaluation(**module, options, joint->form))))
+  if (failed(takeEvaluation(**module, options, !step->states.empty(), joint->form, loc)))
     return failure();
   if (joint->any())
     proto::noteForm(**module, *joint);

@@ -84,7 +84,7 @@ void PlanCache::work(const std::vector<Expected> &all, size_t thread) {
   };
   for (size_t i = next++; i < all.size(); i = next++) {
     const bool has = add(all[i].request, all[i].known);
-    if (!all[i].otherwise.forms.empty() && (!has || device.options.search == Effort::Full))
+    if (!all[i].otherwise.forms.empty() && (!has || device.options.search != Effort::Off))
       add(all[i].otherwise, all[i].knownOtherwise);
   }
 }
@@ -150,7 +150,7 @@ void PlanCache::decide(const GraphRequest &request, Entry &entry, const std::vec
   }
   entry.candidates.clear();
   std::string label = entry.chosen ? entry.chosen->label : none;
-  if (entry.chosen && otherwise && search == Effort::Full)
+  if (entry.chosen && otherwise && search != Effort::Off)
     if (const float other = otherwise(); other >= 0 && other < entry.time) {
       entry.chosen = nullptr;
       label = apart;

@@ -26,7 +26,7 @@ public:
   /// Milliseconds of computing the same without the plan; negative where that is not to be had.
   using Alternative = std::function<float()>;
   /// The plan for a request: the one chosen before, else the fastest on the operands (the first that runs with option
-  /// search=off). Null where cuDNN has none, or `otherwise` is faster (search=full alone asks it). Not to be called
+  /// search=off). Null where cuDNN has none, or `otherwise` is faster (not asked by search=off). Not to be called
   /// while a graph is recorded.
   std::shared_ptr<GraphPlan> find(const GraphRequest &request, const std::vector<void *> &pointers,
                                   const Alternative &otherwise = {});
