@@ -164,39 +164,57 @@ mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::uni
   return MPT_OK;
 }
 
+/// Output `i` of a phase as replicas exchange it; no phase takes it yet.
+static ExchangedValue exchangedOf(const StepLayout &layout, size_t phase, int64_t i) {
+  const mpt_tensor_desc &made = layout.phases[phase]->outputs[i];
+  ExchangedValue value{made.name, ExchangedValue::Max, phase, 0, i, made.dtype, elementsOf(made), 0, 0};
+  value.all = value.elements * sizeOf(MPT_FLOAT32);
+  if (made.role == MPT_ROLE_GATHER) {
+    value.how = ExchangedValue::Gather;
+    value.part = made.bytes;
+    value.all = value.elements * sizeOf(made.dtype) * layout.replicas;
+  } else if (made.role == MPT_ROLE_SCATTER) {
+    value.how = ExchangedValue::Scatter;
+    value.part = value.all / layout.replicas;
+  } else if (made.role == MPT_ROLE_SUM) {
+    value.how = ExchangedValue::Sum;
+  }
+  return value;
+}
+
+/// The first phase that takes `value`; 0 where there is none, or one takes another type or size.
+static size_t takerOf(const StepLayout &layout, const ExchangedValue &value, int64_t role) {
+  const int64_t dtype = value.how == ExchangedValue::Gather ? value.dtype : MPT_FLOAT32;
+  const int64_t bytes = value.how == ExchangedValue::Scatter ? value.part : value.all;
+  size_t taken = 0;
+  for (size_t later = value.phase + 1; later < layout.phases.size(); ++later) {
+    const mpt_function_desc &f = *layout.phases[later];
+    const int64_t input = indexOf(f.inputs, f.num_inputs, value.name, role);
+    if (input < 0)
+      continue;
+    if (f.inputs[input].dtype != dtype || f.inputs[input].bytes != bytes)
+      return 0;
+    taken = taken ? taken : later;
+  }
+  return taken;
+}
+
 mpt_status mpt::rt::readExchanged(const StepLayout &layout, std::vector<ExchangedValue> &out) {
   for (size_t phase = 0; phase + 1 < layout.phases.size(); ++phase)
     for (int64_t i = 0; i < layout.phases[phase]->num_outputs; ++i) {
       const mpt_tensor_desc &made = layout.phases[phase]->outputs[i];
-      const bool gathers = made.role == MPT_ROLE_GATHER, scatters = made.role == MPT_ROLE_SCATTER;
-      const bool is16Bits = made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
-      const int64_t dtype = gathers ? made.dtype : MPT_FLOAT32; // of the result
-      if (isKept(made))                                         // by KeptValues
+      if (isKept(made)) // by KeptValues
         continue;
-      bool fits = isExchanged(made) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits);
-      size_t taken = 0;
-      const int64_t bytes = elementsOf(made) * sizeOf(dtype), all = gathers ? bytes * layout.replicas : bytes;
-      const int64_t row = scatters ? bytes / layout.replicas : all;
-      fits = fits && (!scatters || bytes % layout.replicas == 0);
-      for (size_t later = phase + 1; later < layout.phases.size(); ++later) {
-        const mpt_function_desc &f = *layout.phases[later];
-        if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name, made.role); input >= 0) {
-          taken = taken ? taken : later;
-          fits = fits && f.inputs[input].dtype == dtype && f.inputs[input].bytes == row;
-        }
-      }
-      if (!fits || !taken)
+      ExchangedValue value = exchangedOf(layout, phase, i);
+      const bool isTyped = value.how == ExchangedValue::Gather || made.dtype == MPT_FLOAT32 ||
+                           made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
+      const bool isDivided = value.how != ExchangedValue::Scatter || value.all % layout.replicas == 0;
+      if (isExchanged(made) && isTyped && isDivided)
+        value.taken = takerOf(layout, value, made.role);
+      if (!value.taken)
         return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of a later function of the step, got '%s'",
                     layout.phases[phase]->name, made.name);
-      const auto how = gathers                     ? ExchangedValue::Gather
-                       : scatters                  ? ExchangedValue::Scatter
-                       : made.role == MPT_ROLE_SUM ? ExchangedValue::Sum
-                                                   : ExchangedValue::Max;
-      out.push_back({made.name, how, phase, taken, i, made.dtype, elementsOf(made),
-                     gathers    ? made.bytes
-                     : scatters ? row
-                                : 0,
-                     all});
+      out.push_back(value);
     }
   return MPT_OK;
 }

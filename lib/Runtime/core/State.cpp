@@ -215,72 +215,93 @@ private:
   uint64_t divided = 0;
 };
 
-mpt_status load(mpt_trainer &t, const char *path) {
-  const mpt_module_desc &m = *t.model->desc;
-  SafeTensorsReader file;
-  if (mpt_status status = file.open(path))
-    return status;
-  std::string fingerprint = file.metadata("fingerprint");
-  if (fingerprint.empty())
-    return fail(MPT_BAD_FILE, "'%s' is no saved state: it has no fingerprint", path);
-  if (fingerprint != m.fingerprint)
-    return fail(MPT_INCOMPATIBLE,
-                "'%s': expected the state of model '%s' (fingerprint %s), got that of '%s' (%s) [mpt-other-state]",
-                path, m.name, m.fingerprint, file.metadata("model").c_str(), fingerprint.c_str());
-  ShardedReader pieces;
-  const bool isIndex = ShardedReader::isIndex(file);
-  if (isIndex)
-    if (mpt_status status = pieces.open(file, path, m))
+/// A saved state while it is read: one file, or an index beside the files of all ranks.
+class SavedState {
+public:
+  SavedState(const mpt_trainer &trainer, const char *path) : t(trainer), m(*trainer.model->desc), path(path) {}
+
+  /// Refuses the state of another model.
+  mpt_status open() {
+    if (mpt_status status = file.open(path))
       return status;
+    std::string fingerprint = file.metadata("fingerprint");
+    if (fingerprint.empty())
+      return fail(MPT_BAD_FILE, "'%s' is no saved state: it has no fingerprint", path);
+    if (fingerprint != m.fingerprint)
+      return fail(MPT_INCOMPATIBLE,
+                  "'%s': expected the state of model '%s' (fingerprint %s), got that of '%s' (%s) [mpt-other-state]",
+                  path, m.name, m.fingerprint, file.metadata("model").c_str(), fingerprint.c_str());
+    isIndex = ShardedReader::isIndex(file);
+    return isIndex ? pieces.open(file, path, m) : MPT_OK;
+  }
+
+  mpt_status read(const mpt_tensor_desc &tensor, uint8_t *out) {
+    const std::string master = masterOf(t, tensor);
+    if (isIndex && pieces.has(master.empty() ? tensor.name : master)) {
+      mpt_tensor_desc divided = tensor;
+      divided.name = master.empty() ? tensor.name : master.c_str();
+      isAlike &= master.empty();
+      return pieces.read(divided, out);
+    }
+    const SafeTensorsReader::Entry *entry = sourceOf(t, tensor, file);
+    isAlike &= entry && entry == file.find(tensor.name) && entry->dtype == tensor.dtype;
+    if (!entry || (entry->dtype != tensor.dtype && !t.masters.count(tensor.name)))
+      return fail(MPT_INCOMPATIBLE, "'%s': expected a tensor '%s' of type %s", path, tensor.name, nameOf(tensor.dtype));
+    mpt_status status = readInto(file, *entry, tensor, out, path);
+    if (!status)
+      indexed = checksumOf(out, tensor.bytes, indexed);
+    return status;
+  }
+
+  /// Once all tensors are read: refuses damaged data.
+  mpt_status finish() {
+    const std::string checksum = file.metadata("checksum");
+    if (!checksum.empty() && !isAlike)
+      if (mpt_status status = file.checksum(indexed))
+        return status;
+    if (!checksum.empty() && checksum != textOf(indexed))
+      return fail(MPT_BAD_FILE, "'%s': expected data with checksum %.20s, got %s: the file is damaged", path,
+                  checksum.c_str(), textOf(indexed).c_str());
+    return isIndex ? pieces.finish() : MPT_OK;
+  }
+  std::string choices() const { return file.metadata("choices"); }
+
+private:
+  const mpt_trainer &t;
+  const mpt_module_desc &m;
+  const char *path;
+  SafeTensorsReader file;
+  ShardedReader pieces;
+  bool isIndex = false, isAlike = true; // isAlike: the file has the trainer's tensors, and no others in their place
+  uint64_t indexed = 0;                 // checksum of the tensors in `file`
+};
+
+mpt_status load(mpt_trainer &t, const char *path) {
+  SavedState saved(t, path);
+  if (mpt_status status = saved.open())
+    return status;
   // Everything is read aside first, so that a failure leaves the trainer as it was.
   std::unique_ptr<Memory> fresh = allocateHost(t.state.bytes());
   if (!fresh)
     return fail(MPT_OUT_OF_MEMORY, "no memory for %lld bytes of state", static_cast<long long>(t.state.bytes()));
   Filling filling(t, fresh->start);
-  uint64_t indexed = 0;
-  bool isAlike = true; // the file has the trainer's tensors, and no others in their place
-  for (int64_t i = 0; i < m.num_state; ++i) {
-    mpt_status status = filling.put(i, [&](const mpt_tensor_desc &tensor, uint8_t *out) {
-      const std::string master = masterOf(t, tensor);
-      if (isIndex && pieces.has(master.empty() ? tensor.name : master)) {
-        mpt_tensor_desc divided = tensor;
-        divided.name = master.empty() ? tensor.name : master.c_str();
-        isAlike &= master.empty();
-        return pieces.read(divided, out);
-      }
-      const SafeTensorsReader::Entry *entry = sourceOf(t, tensor, file);
-      isAlike &= entry && entry == file.find(tensor.name) && entry->dtype == tensor.dtype;
-      if (!entry || (entry->dtype != tensor.dtype && !t.masters.count(tensor.name)))
-        return fail(MPT_INCOMPATIBLE, "'%s': expected a tensor '%s' of type %s", path, tensor.name,
-                    nameOf(tensor.dtype));
-      mpt_status status = readInto(file, *entry, tensor, out, path);
-      if (!status)
-        indexed = checksumOf(out, tensor.bytes, indexed);
+  auto read = [&](const mpt_tensor_desc &tensor, uint8_t *out) { return saved.read(tensor, out); };
+  for (int64_t i = 0; i < t.model->desc->num_state; ++i)
+    if (mpt_status status = filling.put(i, read))
       return status;
-    });
-    if (status)
-      return status;
-  }
-  std::string checksum = file.metadata("checksum");
-  if (!checksum.empty() && !isAlike)
-    if (mpt_status status = file.checksum(indexed))
-      return status;
-  if (!checksum.empty() && checksum != textOf(indexed))
-    return fail(MPT_BAD_FILE, "'%s': expected data with checksum %.20s, got %s: the file is damaged", path,
-                checksum.c_str(), textOf(indexed).c_str());
-  if (isIndex)
-    if (mpt_status status = pieces.finish())
-      return status;
+  if (mpt_status status = saved.finish())
+    return status;
   t.checksumOfShards = filling.checksumOfShards();
   Transfer whole{t.state.data(), fresh->start, t.state.bytes()};
   if (mpt_status status = t.device->upload(&whole, 1))
     return status;
-  if (t.device->takeChoices(file.metadata("choices"), path))
-    for (FunctionState &f : t.functions) {
-      f.device.reset(); // before the sites that its graphs use
-      for (std::unique_ptr<SiteCache> &site : f.context.sites)
-        site.reset();
-    }
+  if (!t.device->takeChoices(saved.choices(), path))
+    return MPT_OK;
+  for (FunctionState &f : t.functions) {
+    f.device.reset(); // before the sites that its graphs use
+    for (std::unique_ptr<SiteCache> &site : f.context.sites)
+      site.reset();
+  }
   return MPT_OK;
 }
 

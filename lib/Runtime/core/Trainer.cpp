@@ -453,31 +453,62 @@ mpt_status mpt::rt::hostOutput(mpt_trainer &t, const mpt_function_desc &f, Funct
 
 namespace {
 
+/// A result's tensor: the one called `name`, or the `i`-th where there is no name.
+mpt_status output(mpt_trainer &t, const char *function, const char *name, int64_t i, bool onDevice, mpt_tensor &out) {
+  const mpt_function_desc *f = functionOfResults(t, function);
+  if (!f)
+    return MPT_NOT_FOUND;
+  FunctionState &state = stateOf(t, *f);
+  for (int64_t k = 0; name && k < f->num_outputs; ++k)
+    if (strcmp(f->outputs[k].name, name) == 0)
+      i = k;
+  if (i < 0 || i >= f->num_outputs)
+    return name ? fail(MPT_NOT_FOUND, "'%s' has no output '%s'", f->name, name)
+                : fail(MPT_NOT_FOUND, "'%s' has %lld outputs", f->name, static_cast<long long>(f->num_outputs));
+  if (!state.ran)
+    return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
+  if (isKept(f->outputs[i]))
+    return fail(MPT_NOT_FOUND, "'%s' of '%s' is the step's own", f->outputs[i].name, f->name);
+  void *data = state.outputPointers[static_cast<size_t>(i)];
+  if (!onDevice)
+    if (mpt_status status = hostOutput(t, *f, state, i, data))
+      return status;
+  out = viewOf(f->outputs[i], data);
+  return MPT_OK;
+}
+
 mpt_status output(mpt_trainer *t, const char *function, const char *name, int64_t i, bool onDevice, mpt_tensor *out) {
-  return guarded([&] {
-    if (!t || !out)
-      return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
-    const mpt_function_desc *f = functionOfResults(*t, function);
-    if (!f)
-      return MPT_NOT_FOUND;
-    FunctionState &state = stateOf(*t, *f);
-    for (int64_t k = 0; name && k < f->num_outputs; ++k)
-      if (strcmp(f->outputs[k].name, name) == 0)
-        i = k;
-    if (i < 0 || i >= f->num_outputs)
-      return name ? fail(MPT_NOT_FOUND, "'%s' has no output '%s'", f->name, name)
-                  : fail(MPT_NOT_FOUND, "'%s' has %lld outputs", f->name, static_cast<long long>(f->num_outputs));
-    if (!state.ran)
-      return fail(MPT_INVALID_ARGUMENT, "'%s' has not run", f->name);
-    if (isKept(f->outputs[i]))
-      return fail(MPT_NOT_FOUND, "'%s' of '%s' is the step's own", f->outputs[i].name, f->name);
-    void *data = state.outputPointers[static_cast<size_t>(i)];
-    if (!onDevice)
-      if (mpt_status status = hostOutput(*t, *f, state, i, data))
-        return status;
-    *out = viewOf(f->outputs[i], data);
-    return MPT_OK;
-  });
+  if (!t || !out)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the result, got NULL");
+  return guarded([&] { return output(*t, function, name, i, onDevice, *out); });
+}
+
+mpt_status reset(mpt_trainer &t) {
+  // Work on the device may still read the state.
+  if (mpt_status status = t.device->synchronize())
+    return status;
+  const char *weights = t.hasWeights ? t.weights.c_str() : nullptr;
+  // Where the state is filled in place, a file that ends in the middle must not leave half of it.
+  std::unique_ptr<Memory> before;
+  if (t.device->sharesHostMemory()) {
+    before = allocateHost(t.state.bytes());
+    if (!before)
+      return outOfMemory(*t.device, "state", t.state.bytes());
+    memcpy(before->start, t.state.data(), static_cast<size_t>(t.state.bytes()));
+  }
+  if (mpt_status status = initializeState(t, weights, t.setsSeed, t.seed)) {
+    if (before)
+      memcpy(t.state.data(), before->start, static_cast<size_t>(t.state.bytes()));
+    return status;
+  }
+  before.reset();
+  if (t.replicas)
+    t.replicas->edited("reset", nullptr, 0);
+  const mpt_module_desc &m = *t.model->desc;
+  for (int64_t i = 0; i < m.num_functions; ++i)
+    if (strcmp(m.functions[i].name, "initialize") == 0)
+      return run(t, "initialize", nullptr, 0, nullptr);
+  return MPT_OK;
 }
 
 } // namespace
@@ -497,33 +528,7 @@ void mpt_trainer_destroy(mpt_trainer *trainer) { delete trainer; }
 mpt_status mpt_trainer_reset(mpt_trainer *trainer) {
   if (!trainer)
     return fail(MPT_INVALID_ARGUMENT, "expected a trainer, got NULL");
-  return guarded([&] {
-    // Work on the device may still read the state.
-    if (mpt_status status = trainer->device->synchronize())
-      return status;
-    const char *weights = trainer->hasWeights ? trainer->weights.c_str() : nullptr;
-    // Where the state is filled in place, a file that ends in the middle must not leave half of it.
-    std::unique_ptr<Memory> before;
-    if (trainer->device->sharesHostMemory()) {
-      before = allocateHost(trainer->state.bytes());
-      if (!before)
-        return outOfMemory(*trainer->device, "state", trainer->state.bytes());
-      memcpy(before->start, trainer->state.data(), static_cast<size_t>(trainer->state.bytes()));
-    }
-    if (mpt_status status = initializeState(*trainer, weights, trainer->setsSeed, trainer->seed)) {
-      if (before)
-        memcpy(trainer->state.data(), before->start, static_cast<size_t>(trainer->state.bytes()));
-      return status;
-    }
-    before.reset();
-    if (trainer->replicas)
-      trainer->replicas->edited("reset", nullptr, 0);
-    const mpt_module_desc &m = *trainer->model->desc;
-    for (int64_t i = 0; i < m.num_functions; ++i)
-      if (strcmp(m.functions[i].name, "initialize") == 0)
-        return run(*trainer, "initialize", nullptr, 0, nullptr);
-    return MPT_OK;
-  });
+  return guarded([&] { return reset(*trainer); });
 }
 
 mpt_status mpt_trainer_run(mpt_trainer *trainer, const char *function, const mpt_tensor *inputs, int64_t count,
