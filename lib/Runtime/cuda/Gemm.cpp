@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <sstream>
+#include <vector>
 
 using namespace mpt::rt;
 
@@ -46,7 +47,8 @@ uint32_t alignmentOf(const void *p, const Operand &m) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-constexpr int searchRounds = 3, quickAlgorithms = 8;
+constexpr int searchRounds = 3;
+constexpr size_t quickAlgorithms = 8, allAlgorithms = 24; // that cuBLASLt is asked for
 
 struct GemmSite : SiteCache {
   explicit GemmSite(const lt::Functions &api) : api(api) {}
@@ -287,22 +289,20 @@ bool readAlgorithm(const std::string &text, lt::Heuristic &out) {
   return words && out.workspace <= static_cast<size_t>(BlasLibrary::workspaceBytes);
 }
 
-/// The fastest of cuBLASLt's proposals: measured on the operands themselves, whose result the real GEMM replaces.
-/// Chained flags may be faster apart.
-mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
-  CudaDevice &device = deviceOf(exec);
-  std::string key = keyOf(site);
-  const Effort search = device.options.search;
-  if (const std::string *known = device.chosen.find(blas.maker, key, search); known && !site.remembered) {
-    site.isApart = site.apart && *known == apart;
-    site.remembered = !site.isApart && readAlgorithm(*known, site.chosen);
-    if (site.isApart || site.remembered)
-      return MPT_OK;
-  }
+/// Takes the choice of an earlier process, where there is one that can be read.
+bool takeKnown(CudaDevice &device, const BlasLibrary &blas, GemmSite &site, const std::string &key) {
+  const std::string *known = device.chosen.find(blas.maker, key, device.options.search);
+  const bool hasFailed = site.remembered;
   site.remembered = false;
-  constexpr int most = 24;
-  const int wanted = search == Effort::Full ? most : quickAlgorithms;
-  lt::Heuristic found[most];
+  if (!known || hasFailed)
+    return false;
+  site.isApart = site.apart && *known == apart;
+  site.remembered = !site.isApart && readAlgorithm(*known, site.chosen);
+  return site.isApart || site.remembered;
+}
+
+/// cuBLASLt's proposals, the one that it takes for the fastest first.
+lt::Status propose(BlasLibrary &blas, const GemmSite &site, std::vector<lt::Heuristic> &found) {
   int count = 0;
   lt::Preference preference = nullptr;
   lt::Status status = blas.api.MatmulPreferenceCreate(&preference);
@@ -321,44 +321,63 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   set(lt::AlignmentD, site.alignments[2]);
   if (!status)
     status = blas.api.MatmulAlgoGetHeuristic(blas.handle, site.matmul, site.a, site.b, site.d, site.d, preference,
-                                             wanted, found, &count);
+                                             static_cast<int>(found.size()), found.data(), &count);
   if (preference)
     blas.api.MatmulPreferenceDestroy(preference);
+  found.resize(static_cast<size_t>(count));
+  return status;
+}
+
+/// Takes the fastest of the proposals, measured on the operands themselves, or the GEMM apart where that is faster.
+void measure(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const std::vector<lt::Heuristic> &found,
+             const void *a, const void *b, void *d) {
+  CudaDevice &device = deviceOf(exec);
+  float best = -1;
+  auto isBest = [&](float time) { return time >= 0 && (best < 0 || time < best); };
+  for (const lt::Heuristic &how : found) {
+    lt::Status tried = how.state;
+    float time = tried ? -1 : device.fastest(searchRounds, [&] {
+      return !multiply(device, blas, site, how, a, b, d, &tried) && tried == lt::Success;
+    });
+    if (!isBest(time))
+      continue;
+    best = time;
+    site.chosen = how;
+  }
+  if (site.apart)
+    site.isApart = isBest(device.fastest(
+        searchRounds, [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); }));
+}
+
+/// The fastest of cuBLASLt's proposals: measured on the operands themselves, whose result the real GEMM replaces.
+/// Chained flags may be faster apart.
+mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
+  CudaDevice &device = deviceOf(exec);
   const mpt_gemm_desc &g = site.desc;
-  site.isApart = site.apart && (status == lt::NotSupported || (!status && !count));
+  const std::string key = keyOf(site);
+  const Effort search = device.options.search;
+  if (takeKnown(device, blas, site, key))
+    return MPT_OK;
+  std::vector<lt::Heuristic> found(search == Effort::Full ? allAlgorithms : quickAlgorithms);
+  const lt::Status status = propose(blas, site, found);
+  const bool hasNone = status == lt::NotSupported || (!status && found.empty());
+  site.isApart = site.apart && hasNone;
   if (site.isApart)
     return MPT_OK;
-  if (status == lt::NotSupported || (!status && !count))
+  if (hasNone)
     return fail(MPT_UNSUPPORTED, "gemm: cuBLASLt has no algorithm for %s x %s -> %s, %lld x %lld x %lld",
                 nameOf(g.a_type), nameOf(g.b_type), nameOf(g.d_type), static_cast<long long>(g.m),
                 static_cast<long long>(g.n), static_cast<long long>(g.k));
   if (status)
     return ltCheck(status, "choosing an algorithm for a GEMM");
   site.chosen = found[0];
-  if (search == Effort::Off) {
-    device.chosen.remember(blas.maker, key, search, textOf(site.chosen));
-    return MPT_OK;
-  }
   // A sum into d cannot be tried without changing d.
-  if ((count > 1 || site.apart) && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {
-    float best = -1;
-    for (int i = 0; i < count; ++i) {
-      lt::Status tried = found[i].state;
-      float time = tried ? -1 : device.fastest(searchRounds, [&] {
-        return !multiply(device, blas, site, found[i], a, b, d, &tried) && tried == lt::Success;
-      });
-      if (time >= 0 && (best < 0 || time < best)) {
-        best = time;
-        site.chosen = found[i];
-      }
-    }
-    if (site.apart) {
-      float time = device.fastest(searchRounds,
-                                  [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); });
-      site.isApart = time >= 0 && (best < 0 || time < best);
-    }
-    device.chosen.remember(blas.maker, key, search, site.isApart ? apart : textOf(site.chosen));
-  }
+  const bool canMeasure = device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE);
+  if (search != Effort::Off && !(canMeasure && (found.size() > 1 || site.apart)))
+    return MPT_OK;
+  if (search != Effort::Off)
+    measure(exec, blas, site, found, a, b, d);
+  device.chosen.remember(blas.maker, key, search, site.isApart ? apart : textOf(site.chosen));
   return MPT_OK;
 }
 
