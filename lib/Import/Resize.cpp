@@ -155,64 +155,95 @@ static Value replaceOutside(Binder &b, Value y, ArrayRef<Axis> axes, const Modes
   return y;
 }
 
-/// Scales and output extents of the axes that the node resizes.
+namespace {
+/// The axes that the node resizes, and a scale or a size for each.
+struct Request {
+  SmallVector<int64_t> axes, sizes;
+  std::optional<Tensor> scales;
+  bool isSized() const { return !scales; }
+};
+} // namespace
+
+static FailureOr<std::optional<Tensor>> scalesOf(Binder &b) {
+  ElementsAttr values = b.required(b.version() < 11 ? 1 : 2);
+  if (auto attribute = dyn_cast_or_null<DenseF32ArrayAttr>(b.attr("scales"))) // Upsample 7
+    values = DenseElementsAttr::get(RankedTensorType::get({attribute.size()}, b.builder.getF32Type()),
+                                    attribute.asArrayRef());
+  if (!values || values.getNumElements() == 0)
+    return std::optional<Tensor>();
+  FailureOr<Tensor> given = elementsOf(b, values, "scales");
+  if (failed(given))
+    return failure();
+  return std::optional<Tensor>(*given);
+}
+
+static FailureOr<Request> requestOf(Binder &b) {
+  Request request;
+  SmallVector<int64_t> all = axisRange(0, b.rank(0));
+  request.axes = b.version() >= 18 ? b.intsAttr("axes", all) : all;
+  FailureOr<std::optional<Tensor>> scales = scalesOf(b);
+  if (failed(scales))
+    return failure();
+  request.scales = *scales;
+  const bool sized = b.version() >= 11 && b.has(3) && tensorType(b.in(3)).getNumElements() > 0;
+  if (sized == request.scales.has_value())
+    return b.fail() << "expected either constant scales or constant sizes, got " << (sized ? "both" : "neither");
+  if (sized) {
+    FailureOr<SmallVector<int64_t>> given = b.ints(3, "sizes");
+    if (failed(given))
+      return failure();
+    request.sizes = *given;
+  }
+  const int64_t count = sized ? static_cast<int64_t>(request.sizes.size()) : request.scales->size();
+  if (static_cast<int64_t>(request.axes.size()) != count)
+    return b.fail() << "expected " << request.axes.size() << " scales or sizes, got " << count;
+  return request;
+}
+
+/// Gives all resized axes the scale `common`.
+static LogicalResult keepAspectRatio(Binder &b, const Request &request, StringRef policy, double common,
+                                     MutableArrayRef<Axis> result) {
+  for (int64_t at : request.axes) {
+    Axis &axis = result[at < 0 ? at + static_cast<int64_t>(result.size()) : at];
+    axis.scale = common;
+    axis.length = common * static_cast<double>(axis.in);
+    if (axis.length > mostSamples)
+      return b.fail() << "expected a result of at most 2^24 samples along an axis, got " << axis.length
+                      << " by keep_aspect_ratio_policy = " << policy;
+    axis.out = static_cast<int64_t>(std::round(axis.length));
+  }
+  return success();
+}
+
+/// Scales and output extents of all axes.
 static FailureOr<SmallVector<Axis>> axesOf(Binder &b) {
   int64_t rank = b.rank(0);
   SmallVector<Axis> result(rank);
   for (auto [axis, extent] : llvm::zip_equal(result, b.shape(0)))
     axis.in = axis.out = extent;
-  unsigned scalesAt = b.version() < 11 ? 1 : 2;
-  SmallVector<int64_t> axes = b.version() >= 18 ? b.intsAttr("axes", axisRange(0, rank)) : axisRange(0, rank);
-  ElementsAttr scaleValues = b.required(scalesAt);
-  if (auto attribute = dyn_cast_or_null<DenseF32ArrayAttr>(b.attr("scales"))) // Upsample 7
-    scaleValues = DenseElementsAttr::get(RankedTensorType::get({attribute.size()}, b.builder.getF32Type()),
-                                         attribute.asArrayRef());
-  std::optional<Tensor> scales;
-  if (scaleValues && scaleValues.getNumElements() > 0) {
-    FailureOr<Tensor> given = elementsOf(b, scaleValues, "scales");
-    if (failed(given))
-      return failure();
-    scales = *given;
-  }
-  bool sized = b.version() >= 11 && b.has(3) && tensorType(b.in(3)).getNumElements() > 0;
-  if (sized == scales.has_value())
-    return b.fail() << "expected either constant scales or constant sizes, got " << (sized ? "both" : "neither");
-  SmallVector<int64_t> sizes;
-  if (sized) {
-    FailureOr<SmallVector<int64_t>> given = b.ints(3, "sizes");
-    if (failed(given))
-      return failure();
-    sizes = *given;
-  }
-  if (axes.size() != (sized ? sizes.size() : static_cast<size_t>(scales->size())))
-    return b.fail() << "expected " << axes.size() << " scales or sizes, got "
-                    << (sized ? static_cast<int64_t>(sizes.size()) : scales->size());
+  FailureOr<Request> request = requestOf(b);
+  if (failed(request))
+    return failure();
+  const bool sized = request->isSized();
   StringRef policy = b.stringAttr("keep_aspect_ratio_policy", "stretch");
   double common = 0;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    FailureOr<int64_t> at = b.axis(axes[i], rank);
+  for (auto [i, given] : llvm::enumerate(request->axes)) {
+    FailureOr<int64_t> at = b.axis(given, rank);
     if (failed(at))
       return failure();
     Axis &axis = result[*at];
-    axis.scale = sized ? static_cast<double>(sizes[i]) / static_cast<double>(axis.in) : scales->number(i);
-    if (!(axis.scale > 0) || axis.scale * static_cast<double>(axis.in) > mostSamples || axis.in < 1)
+    const auto in = static_cast<double>(axis.in), size = sized ? static_cast<double>(request->sizes[i]) : 0;
+    axis.scale = sized ? size / in : request->scales->number(i);
+    if (!(axis.scale > 0) || axis.scale * in > mostSamples || axis.in < 1)
       return b.fail() << "expected positive scales and sizes, got scale " << axis.scale << " on axis " << *at;
-    axis.length = sized ? static_cast<double>(sizes[i]) : axis.scale * static_cast<double>(axis.in);
+    axis.length = sized ? size : axis.scale * in;
     axis.out = static_cast<int64_t>(std::floor(axis.length));
     common = i == 0 ? axis.scale : policy == "not_larger" ? std::min(common, axis.scale) : std::max(common, axis.scale);
   }
-  if (sized && policy != "stretch")
-    for (int64_t at : axes) {
-      Axis &axis = result[at < 0 ? at + rank : at];
-      axis.scale = common;
-      axis.length = common * static_cast<double>(axis.in);
-      if (axis.length > mostSamples)
-        return b.fail() << "expected a result of at most 2^24 samples along an axis, got " << axis.length
-                        << " by keep_aspect_ratio_policy = " << policy;
-      axis.out = static_cast<int64_t>(std::round(axis.length));
-    }
+  if (sized && policy != "stretch" && failed(keepAspectRatio(b, *request, policy, common, result)))
+    return failure();
   bool crops = b.stringAttr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize";
-  if (crops && failed(readRegion(b, axes, result)))
+  if (crops && failed(readRegion(b, request->axes, result)))
     return failure();
   if (!crops && b.version() >= 11 && b.has(1))
     b.named(1); // the region that tf_crop_and_resize alone reads

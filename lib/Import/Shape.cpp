@@ -286,41 +286,51 @@ struct Margins {
 };
 } // namespace
 
-/// The pads of the node, an attribute before opset 11, with the axes that they are given for.
+/// The padding value, as a number where FP64 holds it.
+static LogicalResult readFiller(Binder &b, Margins &margins) {
+  margins.value = 0;
+  if (!b.has(2))
+    return success();
+  if (failed(b.checkTensor(2)))
+    return failure();
+  if (tensorType(b.in(2)).getNumElements() != 1 || b.element(2) != b.element(0))
+    return b.fail() << "expected one number of the tensor's type as padding value, got " << b.in(2).getType();
+  double number = b.given(2) ? *b.number(2, "padding value") : 0;
+  bool isExact = b.given(2) && (b.isFloat(2) || std::abs(number) < mostExact);
+  if (isExact)
+    margins.value = number;
+  else
+    margins.filler = b.reshape(b.in(2), {});
+  return success();
+}
+
+/// The axes that pads are given for.
+static FailureOr<SmallVector<int64_t>> paddedAxes(Binder &b) {
+  if (!b.has(3))
+    return axisRange(0, b.rank(0));
+  FailureOr<SmallVector<int64_t>> axes = b.ints(3, "axes");
+  if (failed(axes))
+    return failure();
+  for (int64_t &one : *axes) {
+    FailureOr<int64_t> axis = b.axis(one, b.rank(0));
+    if (failed(axis))
+      return failure();
+    one = *axis;
+  }
+  return axes;
+}
+
+/// The pads of the node, attributes before opset 11.
 static FailureOr<Margins> marginsOf(Binder &b) {
   int64_t rank = b.rank(0);
   SmallVector<int64_t> pads = b.intsAttr("pads"), axes = axisRange(0, rank);
   Margins margins{SmallVector<int64_t>(rank, 0), SmallVector<int64_t>(rank, 0), b.floatAttr("value", 0)};
   if (b.version() >= 11) {
-    margins.value = 0;
-    FailureOr<SmallVector<int64_t>> given = b.ints(1, "pads");
-    if (failed(given))
+    FailureOr<SmallVector<int64_t>> given = b.ints(1, "pads"), givenAxes;
+    if (failed(given) || failed(readFiller(b, margins)) || failed(givenAxes = paddedAxes(b)))
       return failure();
     pads = *given;
-    if (b.has(2)) {
-      if (failed(b.checkTensor(2)))
-        return failure();
-      if (tensorType(b.in(2)).getNumElements() != 1 || b.element(2) != b.element(0))
-        return b.fail() << "expected one number of the tensor's type as padding value, got " << b.in(2).getType();
-      double number = b.given(2) ? *b.number(2, "padding value") : 0;
-      bool isExact = b.given(2) && (b.isFloat(2) || std::abs(number) < mostExact);
-      if (isExact)
-        margins.value = number;
-      else
-        margins.filler = b.reshape(b.in(2), {});
-    }
-    if (b.has(3)) {
-      FailureOr<SmallVector<int64_t>> some = b.ints(3, "axes");
-      if (failed(some))
-        return failure();
-      axes.clear();
-      for (int64_t one : *some) {
-        FailureOr<int64_t> axis = b.axis(one, rank);
-        if (failed(axis))
-          return failure();
-        axes.push_back(*axis);
-      }
-    }
+    axes = *givenAxes;
   }
   if (pads.size() != 2 * axes.size())
     return b.fail() << "expected " << 2 * axes.size() << " pads, got " << pads.size();
