@@ -12,13 +12,21 @@ import repo
 # (folders, endings, most lines, remedy)
 CAPS = [
     (("tools",), (".cpp", ".c"), 60, "a tool's main is glue: move the rest to lib/"),
-    (("lib", "passes", "test", "examples", "benchmarks"), (".cpp", ".c", ".cu"), 800, "split it by op family"),
+    (("lib", "passes"), (".cpp", ".c", ".cu"), 600, "split it by concept"),
+    (("test", "examples", "benchmarks"), (".cpp", ".c", ".cu"), 800, "split it by op family"),
     (("lib", "passes", "include/mpt", "tools", "test"), (".h",), 300, "split it by concept, or move bodies to a .cpp"),
     (("include/mpt-c",), (".h",), 300, "split it by the part of the interface"),
     (("lib", "passes", "include"), (".td",), 300, "split it by op family"),
     (("test",), (".mlir", ".test", ".onnxtxt"), 200, "split the test"),
     (("python", "test", "scripts", ".ci", "examples", "benchmarks"), (".py", ".sh"), 500, "split the module"),
 ]
+# Files above their cap, each with a cap of its own, which only falls.
+EXCEPTIONS = {
+    "lib/Driver/Compile.cpp": 800,
+    "lib/Driver/CompileOptions.cpp": 800,
+    "lib/Import/Proto/Merged.cpp": 800,
+    "lib/Import/Proto/Model.cpp": 800,
+}
 MOST_BYTES = 512 * 1024
 
 
@@ -27,9 +35,11 @@ def main():
     for folders, ends, cap, advice in CAPS:
         for path in repo.files(*folders, ends=ends):
             count += 1
-            lines = repo.text(path).count("\n")
-            if lines > cap:
-                problems.append(f"{path}: {lines} lines, expected at most {cap}: {advice}")
+            lines, most = repo.text(path).count("\n"), EXCEPTIONS.get(path, cap)
+            if lines > most:
+                problems.append(f"{path}: {lines} lines, expected at most {most}: {advice}")
+            elif path in EXCEPTIONS and lines <= cap:
+                problems.append(f"{path}: {lines} lines fit its cap: take it off the exceptions of check_sizes.py")
     for path in repo.files():
         size = os.path.getsize(os.path.join(repo.ROOT, path))
         if size > MOST_BYTES:

@@ -157,32 +157,35 @@ def disassemble(kernels: list[Kernel], ptx: pathlib.Path, arch: str) -> None:
             current.code.append(Instruction(int(code[1], 16), code[3], code[4], bool(code[2])))
 
 
+def read_registers(text: str, source: dict[str, set[int]]) -> set[int]:
+    """The arguments that the registers in `text` were computed from."""
+    return set().union(*(source.get(register, set()) for register in re.findall(r"(?<!\w)U?R\d+", text)))
+
+
+def read_arguments(text: str, base: int, count: int) -> set[int]:
+    """The arguments that `text` reads from the constant bank, 8 bytes each from `base`."""
+    offsets = (int(offset, 16) - base for offset in re.findall(r"c\[0x0\]\[(?:U?R\d+\+)?0x([0-9a-f]+)\]", text))
+    return {offset // 8 for offset in offsets if 0 <= offset < 8 * count}
+
+
 def label_accesses(kernel: Kernel, arch: str) -> dict[int, int]:
     """The argument that each access to global memory goes to, by the instruction's address: where its address was computed from."""
     base, source, found = PARAMETERS[arch], {}, {}
     for _ in range(2):  # once more for values that loops carry
         for code in kernel.code:
-            if code.bytes():
-                place = re.search(r"\[(U?R\d+)", code.text)
-                known = set()
-                for register in re.findall(r"U?R\d+", code.text[code.text.find("[R"):].split("]")[0]) if place else []:
-                    known |= source.get(register, set())
-                if known:
-                    found[code.address] = min(known)
-            target = re.match(r"(?:P\w+, )?(U?R\d+)", code.text)
+            place = re.search(r"\[R[^\]]*", code.text)
+            if code.bytes() and place and (known := read_registers(place[0], source)):
+                found[code.address] = min(known)
+            target = re.match(r"(?:P\w+, )?(U?R)(\d+)", code.text)
             if not target or code.op.startswith(("STG", "STS")):
                 continue
             known = set()
             if code.op.startswith(ADDRESS):
-                for register in re.findall(r"(?<![\w])U?R\d+", code.text[target.end():]):
-                    known |= source.get(register, set())
-                for offset in re.findall(r"c\[0x0\]\[(?:U?R\d+\+)?0x([0-9a-f]+)\]", code.text):
-                    if 0 <= int(offset, 16) - base < 8 * len(kernel.arguments):
-                        known.add((int(offset, 16) - base) // 8)
-            kind, number = re.match(r"(U?R)(\d+)", target[1]).groups()
+                operands = code.text[target.end():]
+                known = read_registers(operands, source) | read_arguments(code.text, base, len(kernel.arguments))
             wide = 4 if ".128" in code.op else 2 if ".64" in code.op or "WIDE" in code.op else 1
             for i in range(wide):
-                source[f"{kind}{int(number) + i}"] = known
+                source[f"{target[1]}{int(target[2]) + i}"] = known
     return found
 
 

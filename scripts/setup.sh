@@ -35,8 +35,11 @@ SYSTEM_PACKAGES=(
 PYTHON_PACKAGES=(
   "cmake>=3.26" ninja numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes tqdm setuptools wheel "onednn-devel-cpu-gomp==2023.2.0"
 )
-# Only tests need these: runners, references to compare with, exporters, and NVIDIA's assembler and disassemblers.
-TEST_PACKAGES=(lit pytest pytest-xdist "torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm)
+# Only tests need these: runners, a measure of functions, references to compare with, exporters, and NVIDIA's assembler and disassemblers.
+TEST_PACKAGES=(
+  lit pytest pytest-xdist "lizard==1.24.3" "torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump
+  nvidia-cuda-nvdisasm
+)
 
 # Only tests need these, and they never install into .venv, where PyTorch may have versions of its own: a folder each.
 NVIDIA_PACKAGES=(

@@ -3,11 +3,10 @@
 // Matcher: numbers that a tensor is multiplied with or divided by, and the sum or difference that takes it up.
 #include "mpt/Autodiff/WrittenUpdates.h"
 
-#include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "Factors.h"
+
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Interfaces/Linearity.h"
-
-#include "mlir/IR/Matchers.h"
 
 #include <limits>
 
@@ -17,73 +16,6 @@ using namespace mpt;
 namespace {
 
 using Ops = DenseSet<Operation *>;
-
-Ops sliceOf(Value value) {
-  Ops slice;
-  SmallVector<Value> work{value};
-  while (!work.empty())
-    if (Operation *op = work.pop_back_val().getDefiningOp(); op && slice.insert(op).second)
-      llvm::append_range(work, op->getOperands());
-  return slice;
-}
-
-bool isOne(Value value) { return tensorType(value).getNumElements() == 1; }
-
-/// The inputs and states of one element that `value` is computed from, without parameters: norms of these are factors
-/// too.
-DenseSet<Value> numbersBehind(Value value) {
-  DenseSet<Value> numbers;
-  auto isState = [](Value root) {
-    auto read = root.getDefiningOp<train::ReadOp>();
-    auto state = read ? SymbolTable::lookupNearestSymbolFrom<train::StateOp>(read, read.getStateAttr()) : nullptr;
-    return state && state.getRole() != train::Role::parameter;
-  };
-  auto take = [&](Value root) {
-    if (isOne(root) && (isa<BlockArgument>(root) || isState(root)))
-      numbers.insert(root);
-  };
-  take(value);
-  for (Operation *op : sliceOf(value)) {
-    llvm::for_each(op->getOperands(), take);
-    llvm::for_each(op->getResults(), take);
-  }
-  return numbers;
-}
-
-/// One number, whatever the shape.
-bool isNumber(Value value) {
-  DenseElementsAttr constant;
-  if (isOne(value) || (matchPattern(value, m_Constant(&constant)) && constant.isSplat()))
-    return true;
-  Operation *op = value.getDefiningOp();
-  return op && isa<BroadcastOp, ReshapeOp, CastOp, NegOp>(op) && isNumber(op->getOperand(0));
-}
-
-/// A number before it was given a tensor's shape.
-Value withoutShape(Value value) {
-  for (Operation *op; (op = value.getDefiningOp()) && isa<BroadcastOp, ReshapeOp, CastOp>(op);)
-    value = op->getOperand(0);
-  return value;
-}
-
-/// The number that a constant holds everywhere.
-std::optional<double> numberOf(Value value) {
-  DenseElementsAttr constant;
-  value = withoutShape(value);
-  if (!matchPattern(value, m_Constant(&constant)) || !constant.isSplat() || !isa<FloatType>(constant.getElementType()))
-    return std::nullopt;
-  return constant.getSplatValue<APFloat>().convertToDouble();
-}
-
-/// The number that `op` multiplies `value` with or divides it by; null for other ops.
-Value factorOf(Operation *op, Value value) {
-  if (isa<DivOp>(op) && op->getOperand(0) == value && isNumber(op->getOperand(1)))
-    return op->getOperand(1);
-  for (unsigned i = 0; isa<MulOp>(op) && i < 2; ++i)
-    if (op->getOperand(i) == value && op->getOperand(1 - i) != value && isNumber(op->getOperand(1 - i)))
-      return op->getOperand(1 - i);
-  return {};
-}
 
 /// The known values of a graph while gradients are found.
 struct Known {

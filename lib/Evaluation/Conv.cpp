@@ -117,26 +117,28 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
   std::vector<double> rows = swapAxes(tensors[partner]->reals(), lanes, columns(partner)), sums(y.size());
   ArrayRef<double> factors = tensors[factor]->reals();
   std::vector<std::vector<Tap>> tiles = tilesOf(geometry, planes);
+  auto sumTaps = [&](int64_t g, int64_t n, int64_t c, ArrayRef<Tap> taps, auto add) {
+    int64_t image = n * geometry.groups + g, filter = g * channels + c;
+    const double *base = factors.data() + (image * channels + c) * plane[factor];
+    double *sumRows = sums.data() + (Sum == Weights ? filter : image) * plane[Sum] * lanes;
+    const double *partnerRows = rows.data() + (partner == Weights ? filter : image) * plane[partner] * lanes;
+    for (const Tap &tap : taps)
+      add(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes, lanes);
+  };
   // Libraries with ordered sums run over kernel positions, then channels.
   const bool byTap = Sum != Weights && frame.ordersSums();
+  auto sumTile = [&](int64_t g, int64_t n, ArrayRef<Tap> rest, auto add) {
+    for (ArrayRef<Tap> taps; !rest.empty(); rest = rest.drop_front(taps.size())) {
+      taps = byTap ? rest.take_front() : rest;
+      for (int64_t c = 0; c < channels; ++c)
+        sumTaps(g, n, c, taps, add);
+    }
+  };
   withProducts(frame, frame.accumulatorType(left.getElementType(), op.getNumericsAttr()), [&](auto add) {
     for (int64_t g = 0; g < geometry.groups; ++g)
       for (int64_t n = 0; n < geometry.batch; ++n)
-        for (const std::vector<Tap> &tile : tiles) {
-          auto sumTaps = [&](int64_t c, ArrayRef<Tap> taps) {
-            int64_t image = n * geometry.groups + g, filter = g * channels + c;
-            const double *base = factors.data() + (image * channels + c) * plane[factor];
-            double *sumRows = sums.data() + (Sum == Weights ? filter : image) * plane[Sum] * lanes;
-            const double *partnerRows = rows.data() + (partner == Weights ? filter : image) * plane[partner] * lanes;
-            for (const Tap &tap : taps)
-              add(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes, lanes);
-          };
-          for (const Tap &tap : byTap ? ArrayRef<Tap>(tile) : ArrayRef<Tap>())
-            for (int64_t c = 0; c < channels; ++c)
-              sumTaps(c, tap);
-          for (int64_t c = 0; c < channels && !byTap; ++c)
-            sumTaps(c, tile);
-        }
+        for (const std::vector<Tap> &tile : tiles)
+          sumTile(g, n, tile, add);
   });
   llvm::copy(swapAxes(sums, columns(Sum), lanes), y.writeReals().begin());
   frame.deliver(op.getY(), std::move(y), op.getNumericsAttr());

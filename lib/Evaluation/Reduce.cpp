@@ -41,6 +41,77 @@ void sumExactly(const Tensor &x, ArrayRef<int64_t> strides, MutableArrayRef<doub
     sum = std::isfinite(sum) ? sum + error : sum;
 }
 
+/// Reductions of integers, which wrap.
+struct IntegerReduction {
+  IntegerReduction(ReduceKind kind, Type type)
+      : kind(kind), type(type), isUnsigned(type.isUnsignedInteger() || type.isInteger(1)) {}
+
+  int64_t start() const {
+    const unsigned width = type.getIntOrFloatBitWidth();
+    const int64_t top = isUnsigned ? wrapInteger(-1, type) : static_cast<int64_t>((UINT64_C(1) << (width - 1)) - 1);
+    switch (kind) {
+    case ReduceKind::max:
+      return isUnsigned ? 0 : -top - 1;
+    case ReduceKind::min:
+      return top;
+    default:
+      return kind == ReduceKind::prod;
+    }
+  }
+  int64_t combine(int64_t a, int64_t b) const {
+    bool isLess = isUnsigned ? uint64_t(a) < uint64_t(b) : a < b;
+    if (kind == ReduceKind::max)
+      return isLess ? b : a;
+    if (kind == ReduceKind::min)
+      return isLess ? a : b;
+    return static_cast<int64_t>(kind == ReduceKind::prod ? uint64_t(a) * uint64_t(b) : uint64_t(a) + uint64_t(b));
+  }
+  int64_t meanOf(int64_t sum, int64_t count) const {
+    sum = wrapInteger(sum, type);
+    return isUnsigned ? static_cast<int64_t>(uint64_t(sum) / uint64_t(count)) : sum / count;
+  }
+
+  ReduceKind kind;
+  Type type;
+  bool isUnsigned;
+};
+
+void reduceIntegers(ReduceKind kind, const Tensor &x, ArrayRef<int64_t> strides, int64_t count, Tensor &y) {
+  IntegerReduction reduction(kind, x.getElementType());
+  MutableArrayRef<int64_t> out = y.writeInts();
+  std::fill(out.begin(), out.end(), reduction.start());
+  fold<int64_t>(x, strides, x.ints(), out, [&](int64_t a, int64_t b) { return reduction.combine(a, b); });
+  if (kind == ReduceKind::mean && count)
+    for (int64_t &sum : out)
+      sum = reduction.meanOf(sum, count);
+}
+
+/// Reduces floats, each step rounded; sums that `out` already has are only rounded.
+template <typename Round>
+void reduceReals(ReduceKind kind, const Tensor &x, ArrayRef<int64_t> strides, bool isSummed,
+                 MutableArrayRef<double> out, Round round) {
+  ArrayRef<double> in = x.reals();
+  auto foldFrom = [&](double start, auto fn) {
+    std::fill(out.begin(), out.end(), start);
+    fold<double>(x, strides, in, out, fn);
+  };
+  switch (kind) {
+  case ReduceKind::sum:
+  case ReduceKind::mean:
+    if (!isSummed)
+      foldFrom(0, [&](double a, double b) { return round(a + b); });
+    else if (kind == ReduceKind::sum)
+      llvm::transform(out, out.begin(), round);
+    return;
+  case ReduceKind::prod:
+    return foldFrom(1, [&](double a, double b) { return round(a * b); });
+  case ReduceKind::max:
+    return foldFrom(-HUGE_VAL, larger);
+  case ReduceKind::min:
+    return foldFrom(HUGE_VAL, smaller);
+  }
+}
+
 LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
   NumericsAttr numerics = op.getNumericsAttr();
   Tensor x = frame.get(op.getX());
@@ -53,30 +124,7 @@ LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
   int64_t count = y.size() ? x.size() / y.size() : 0;
   ReduceKind kind = op.getKind();
   if (!x.isFloat()) {
-    MutableArrayRef<int64_t> out = y.writeInts();
-    bool isUnsigned = x.getElementType().isUnsignedInteger() || x.getElementType().isInteger(1);
-    int64_t top = wrapInteger(-1, x.getElementType()), low = 0; // unsigned bounds; signed ones below
-    if (!isUnsigned) {
-      unsigned width = x.getElementType().getIntOrFloatBitWidth();
-      top = static_cast<int64_t>((UINT64_C(1) << (width - 1)) - 1);
-      low = -top - 1;
-    }
-    int64_t start = kind == ReduceKind::prod ? 1 : kind == ReduceKind::max ? low : kind == ReduceKind::min ? top : 0;
-    std::fill(out.begin(), out.end(), start);
-    fold<int64_t>(x, strides, x.ints(), out, [&](int64_t a, int64_t b) -> int64_t {
-      bool isLess = isUnsigned ? uint64_t(a) < uint64_t(b) : a < b;
-      if (kind == ReduceKind::max)
-        return isLess ? b : a;
-      if (kind == ReduceKind::min)
-        return isLess ? a : b;
-      return static_cast<int64_t>(kind == ReduceKind::prod ? uint64_t(a) * uint64_t(b) : uint64_t(a) + uint64_t(b));
-    });
-    if (kind == ReduceKind::mean)
-      for (int64_t &sum : out)
-        if (count) {
-          sum = wrapInteger(sum, x.getElementType());
-          sum = isUnsigned ? static_cast<int64_t>(uint64_t(sum) / uint64_t(count)) : sum / count;
-        }
+    reduceIntegers(kind, x, strides, count, y);
     frame.set(op.getY(), std::move(y));
     return success();
   }
@@ -87,27 +135,7 @@ LogicalResult interpretReduce(ReduceOp op, InterpreterFrame &frame) {
   if (exact)
     sumExactly(x, strides, out);
   withRounding(accumulator, [&](auto round) {
-    switch (kind) {
-    case ReduceKind::sum:
-    case ReduceKind::mean:
-      if (!exact)
-        fold<double>(x, strides, x.reals(), out, [&](double a, double b) { return round(a + b); });
-      else if (kind == ReduceKind::sum)
-        llvm::transform(out, out.begin(), round);
-      break;
-    case ReduceKind::prod:
-      std::fill(out.begin(), out.end(), 1.0);
-      fold<double>(x, strides, x.reals(), out, [&](double a, double b) { return round(a * b); });
-      break;
-    case ReduceKind::max:
-      std::fill(out.begin(), out.end(), -HUGE_VAL);
-      fold<double>(x, strides, x.reals(), out, larger);
-      break;
-    case ReduceKind::min:
-      std::fill(out.begin(), out.end(), HUGE_VAL);
-      fold<double>(x, strides, x.reals(), out, smaller);
-      break;
-    }
+    reduceReals(kind, x, strides, exact, out, round);
     if (kind == ReduceKind::mean)
       for (double &sum : out)
         sum = round(sum / static_cast<double>(count));

@@ -6,9 +6,7 @@
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
 
 #include "Portable.h"
-#include "Writer.h"
-
-#include "llvm/Support/JSON.h"
+#include "States.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -48,32 +46,6 @@ void decomposeWithoutRule(func::FuncOp function) {
   }
 }
 
-/// FP32 elements in another float type, each rounded to nearest even; null for contents that cannot be read.
-ElementsAttr convert(ElementsAttr value, RankedTensorType type) {
-  auto target = dyn_cast<FloatType>(type.getElementType());
-  if (!target || !value.getElementType().isF32())
-    return {};
-  auto round = [&](float number) {
-    APFloat result(number);
-    bool loses;
-    result.convert(target.getFloatSemantics(), APFloat::rmNearestTiesToEven, &loses);
-    return result;
-  };
-  if (auto dense = dyn_cast<DenseElementsAttr>(value); dense && dense.isSplat())
-    return DenseElementsAttr::get(type, round(dense.getSplatValue<float>()));
-  SmallVector<APFloat> numbers;
-  auto resource = dyn_cast<DenseF32ResourceElementsAttr>(value);
-  if (auto dense = dyn_cast<DenseElementsAttr>(value))
-    for (float number : dense.getValues<float>())
-      numbers.push_back(round(number));
-  else if (auto contents = resource ? resource.tryGetAsArrayRef() : std::nullopt)
-    for (float number : *contents)
-      numbers.push_back(round(number));
-  else
-    return {};
-  return DenseElementsAttr::get(type, ArrayRef<APFloat>(numbers));
-}
-
 void describe(pb::ValueInfoProto &info, StringRef name, Type type) {
   auto tensor = cast<RankedTensorType>(type);
   info.set_name(name.str());
@@ -83,73 +55,6 @@ void describe(pb::ValueInfoProto &info, StringRef name, Type type) {
   for (int64_t extent : tensor.getShape())
     proto.mutable_shape()->add_dim()->set_dim_value(extent);
 }
-
-/// The states of a module as initializers, made when first asked for.
-class States {
-public:
-  States(ModuleOp module, OnnxModelParts &parts) : module(module), writer(scratch, parts) {
-    writer.context = module.getContext();
-  }
-
-  FailureOr<OnnxValue> get(StringRef name) {
-    auto [known, isNew] = values.try_emplace(name);
-    if (!isNew)
-      return known->second;
-    auto state = module.lookupSymbol<train::StateOp>(name);
-    auto type = cast<RankedTensorType>(state.getType());
-    ElementsAttr value = initialValue(state);
-    if (!value)
-      return state.emitOpError() << "expected an initial value to export";
-    // Narrowing to 16 bits happens while the file is written.
-    bool streams =
-        value.getElementType() == type.getElementType() ||
-        (value.getElementType().isF32() && (type.getElementType().isF16() || type.getElementType().isBF16()));
-    if (!streams && !(value = convert(value, type)))
-      return state.emitOpError() << "expected readable FP32 contents to store as " << type.getElementType();
-    return known->second = writer.initializer(value, state.getTensorName(), type.getElementType());
-  }
-  /// Role, owner and, for states that `updates` names, the output with the new value.
-  std::string toJSON(const llvm::StringMap<OnnxValue> &updates) {
-    llvm::json::Object all;
-    for (auto state : module.getOps<train::StateOp>()) {
-      auto found = values.find(state.getSymName());
-      if (found == values.end())
-        continue;
-      llvm::json::Object entry{{"role", train::stringifyRole(state.getRole())}};
-      if (state.getOf())
-        entry["of"] = train::TrainDialect::tensorName(*state.getOf());
-      if (state.getFrozen())
-        entry["frozen"] = true;
-      if (found->second != state.getTensorName())
-        entry["initializer"] = found->second;
-      if (auto next = updates.find(state.getSymName()); next != updates.end())
-        entry["next"] = next->second;
-      all[state.getTensorName()] = std::move(entry);
-    }
-    std::string text;
-    llvm::raw_string_ostream(text) << llvm::json::Value(std::move(all));
-    return text;
-  }
-
-private:
-  /// A state's first value: its own, the one of the state it starts `from`, or zeros for optimizer states and sums.
-  ElementsAttr initialValue(train::StateOp state) {
-    if (ElementsAttr value = state.getValueAttr())
-      return value;
-    auto type = cast<RankedTensorType>(state.getType());
-    if (StringAttr from = state.getFromAttr())
-      if (auto source = module.lookupSymbol<train::StateOp>(from.getValue()); source && source.getValueAttr())
-        return source.getValueAttr();
-    if (state.getRole() == train::Role::slot || state.getRole() == train::Role::accumulator)
-      return cast<ElementsAttr>(Builder(state.getContext()).getZeroAttr(type));
-    return {};
-  }
-
-  ModuleOp module;
-  pb::GraphProto scratch;
-  OnnxWriter writer;
-  llvm::StringMap<OnnxValue> values;
-};
 
 /// One function as a graph.
 class GraphExport {

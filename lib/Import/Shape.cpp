@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape ops: movement of data, and the integer arithmetic on shapes that constant evaluation removes.
 #include "Join.h"
+#include "Padding.h"
+#include "Ranges.h"
 #include "ReverseSequence.h"
-
-#include "mpt/Evaluation/Tensor.h"
-#include "mpt/Import/Import.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -269,155 +268,6 @@ static LogicalResult importSlice(Binder &b) {
   return b.done(x);
 }
 
-/// Positions of elements that are listed one by one.
-constexpr int64_t mostPicks = 1 << 24;
-/// Ranges of up to this many numbers are constants.
-constexpr int64_t longestTable = 1 << 12;
-
-/// FP64 holds all integers below.
-constexpr double mostExact = 0x1p53;
-
-namespace {
-/// Margins of every axis; negative ones crop.
-struct Margins {
-  SmallVector<int64_t> low, high;
-  double value = 0;
-  Value filler; // instead of `value`: one of run time, or an integer that FP64 does not hold
-};
-} // namespace
-
-/// The pads of the node, an attribute before opset 11, with the axes that they are given for.
-static FailureOr<Margins> marginsOf(Binder &b) {
-  int64_t rank = b.rank(0);
-  SmallVector<int64_t> pads = b.intsAttr("pads"), axes = axisRange(0, rank);
-  Margins margins{SmallVector<int64_t>(rank, 0), SmallVector<int64_t>(rank, 0), b.floatAttr("value", 0)};
-  if (b.version() >= 11) {
-    margins.value = 0;
-    FailureOr<SmallVector<int64_t>> given = b.ints(1, "pads");
-    if (failed(given))
-      return failure();
-    pads = *given;
-    if (b.has(2)) {
-      if (failed(b.checkTensor(2)))
-        return failure();
-      if (tensorType(b.in(2)).getNumElements() != 1 || b.element(2) != b.element(0))
-        return b.fail() << "expected one number of the tensor's type as padding value, got " << b.in(2).getType();
-      double number = b.given(2) ? *b.number(2, "padding value") : 0;
-      bool isExact = b.given(2) && (b.isFloat(2) || std::abs(number) < mostExact);
-      if (isExact)
-        margins.value = number;
-      else
-        margins.filler = b.reshape(b.in(2), {});
-    }
-    if (b.has(3)) {
-      FailureOr<SmallVector<int64_t>> some = b.ints(3, "axes");
-      if (failed(some))
-        return failure();
-      axes.clear();
-      for (int64_t one : *some) {
-        FailureOr<int64_t> axis = b.axis(one, rank);
-        if (failed(axis))
-          return failure();
-        axes.push_back(*axis);
-      }
-    }
-  }
-  if (pads.size() != 2 * axes.size())
-    return b.fail() << "expected " << 2 * axes.size() << " pads, got " << pads.size();
-  SmallVector<int64_t> padded(b.shape(0));
-  for (auto [i, axis] : llvm::enumerate(axes)) {
-    int64_t low = pads[i], high = pads[axes.size() + i];
-    for (int64_t pad : {low, high})
-      if (pad < -mostElements || pad > mostElements)
-        return b.fail() << "expected pads below 2^40, got [" << pads << "]";
-    margins.low[axis] = low;
-    margins.high[axis] = high;
-    padded[axis] = b.shape(0)[axis] + low + high;
-  }
-  if (failed(b.checkShape(padded)))
-    return failure();
-  return margins;
-}
-
-/// The element that stands at position `i` of an axis padded in `mode`; fails for an unknown mode.
-static FailureOr<int64_t> paddedPosition(Binder &b, StringRef mode, int64_t i, int64_t extent) {
-  if (mode == "edge")
-    return std::clamp<int64_t>(i, 0, extent - 1);
-  if (mode == "wrap")
-    return ((i % extent) + extent) % extent;
-  if (mode != "reflect")
-    return b.fail() << "expected mode constant, reflect, edge or wrap, got '" << mode << "'";
-  int64_t period = 2 * (extent - 1), at = ((i % period) + period) % period;
-  return at < extent ? at : period - at;
-}
-
-/// The modes that pick existing elements.
-static LogicalResult padByPicking(Binder &b, StringRef mode, const Margins &margins) {
-  Value x = b.in(0);
-  for (int64_t axis = 0; axis < b.rank(0); ++axis) {
-    int64_t extent = b.shape(0)[axis], low = margins.low[axis], high = margins.high[axis];
-    if (low == 0 && high == 0)
-      continue;
-    if (extent == 0 || (mode == "reflect" && extent == 1))
-      return b.fail() << "expected more than " << extent << " elements on axis " << axis << " for mode " << mode;
-    if (extent + low + high > mostPicks)
-      return b.fail() << "expected fewer than 2^24 elements on axis " << axis << " for mode " << mode << ", got "
-                      << extent + low + high;
-    SmallVector<int64_t> picks;
-    for (int64_t i = -low; i < extent + high; ++i) {
-      FailureOr<int64_t> at = paddedPosition(b, mode, i, extent);
-      if (failed(at))
-        return failure();
-      picks.push_back(*at);
-    }
-    x = b.make<GatherOp>(x, b.indices(picks), axis);
-  }
-  return b.done(x);
-}
-
-static LogicalResult importPad(Binder &b) {
-  FailureOr<Margins> margins = marginsOf(b);
-  if (failed(margins))
-    return failure();
-  StringRef mode = b.stringAttr("mode", "constant");
-  if (mode != "constant")
-    return padByPicking(b, mode, *margins);
-  bool isMask = b.element(0).isInteger(1); // core pads numbers
-  Value x = isMask ? b.cast(b.in(0), b.builder.getIntegerType(8)) : b.in(0);
-  SmallVector<int64_t> interior(b.rank(0), 0);
-  auto pad = [&](Value value) {
-    return b.make<PadOp>(value, b.list(margins->low), b.list(margins->high), b.list(interior), b.f64(margins->value));
-  };
-  Value y = pad(x);
-  if (Value filler = margins->filler) {
-    Type element = tensorType(y).getElementType();
-    Value inside = pad(b.splat(tensorType(x).clone(b.builder.getF32Type()), 1));
-    y = b.select(b.compare(Predicate::ne, inside, 0.0), y,
-                 b.broadcast(b.cast(filler, element), tensorType(y).getShape(), {}));
-  }
-  return b.done(isMask ? b.cast(y, b.builder.getI1Type()) : y);
-}
-
-/// Half of an axis' gain or loss at each end, rounded down at the front.
-static LogicalResult importCenterCropPad(Binder &b) {
-  FailureOr<SmallVector<int64_t>> wanted = b.ints(1, "shape");
-  if (failed(wanted) || failed(b.checkShape(*wanted)))
-    return failure();
-  int64_t rank = b.rank(0);
-  SmallVector<int64_t> axes = b.intsAttr("axes", axisRange(0, rank)), zero(rank, 0), low(zero), high(zero);
-  if (axes.size() != wanted->size())
-    return b.fail() << "expected " << axes.size() << " extents, got " << wanted->size();
-  for (auto [given, extent] : llvm::zip_equal(axes, *wanted)) {
-    FailureOr<int64_t> axis = b.axis(given, rank);
-    if (failed(axis))
-      return failure();
-    int64_t more = extent - b.shape(0)[*axis];
-    low[*axis] = more / 2;
-    high[*axis] = more - more / 2;
-  }
-  return b.done(b.make<PadOp>(b.in(0), b.list(low), b.list(high), b.list(zero), b.f64(0)));
-}
-
 static LogicalResult importSplit(Binder &b) {
   auto axis = b.axis(b.intAttr("axis", 0), b.rank(0));
   if (failed(axis))
@@ -451,69 +301,6 @@ static LogicalResult importSplit(Binder &b) {
   return success();
 }
 
-static LogicalResult importRange(Binder &b) {
-  b.ignore({"stash_type"}); // computed in FP64
-  FailureOr<double> start = b.number(0, "start"), limit = b.number(1, "limit"), delta = b.number(2, "delta");
-  if (failed(start) || failed(limit) || failed(delta))
-    return failure();
-  double steps = std::ceil((*limit - *start) / *delta);
-  if (*delta == 0 || !(std::fabs(steps) < mostPicks))
-    return b.fail() << "expected a step other than 0 and fewer than 2^24 values, got " << *start << " to " << *limit
-                    << " in steps of " << *delta;
-  auto type = RankedTensorType::get({std::max<int64_t>(static_cast<int64_t>(steps), 0)}, b.element(0));
-  if (!b.isFloat(0) && type.getNumElements() > longestTable)
-    return b.done(b.add(b.mul(IotaOp::create(b.builder, b.loc, type, 0), *delta), *start));
-  Tensor values(type);
-  for (int64_t i = 0, e = values.size(); i < e; ++i)
-    values.setNumber(i, *start + i * *delta);
-  return b.done(b.constant(values.toAttribute()));
-}
-
-/// Triangles over the bins of a spectrum, evenly spaced on the mel scale.
-static LogicalResult importMelWeightMatrix(Binder &b) {
-  double settings[5];
-  StringRef names[5] = {"num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"};
-  for (unsigned i = 0; i < 5; ++i) {
-    FailureOr<double> number = b.number(i, names[i]);
-    if (failed(number))
-      return failure();
-    settings[i] = *number;
-  }
-  FailureOr<Type> element = b.typeAttr("output_datatype", b.builder.getF32Type());
-  if (failed(element))
-    return failure();
-  auto [count, length, rate, lowest, highest] = settings;
-  auto bins = static_cast<int64_t>(count), rows = static_cast<int64_t>(length) / 2 + 1;
-  if (!(count >= 1 && count < mostPicks && length >= 1 && length < mostPicks && rate >= 1) ||
-      !(lowest >= 0 && lowest <= highest) || bins * rows > mostPicks)
-    return b.fail() << "expected a positive number of bins, length and rate, and edges from 0 up, got " << count << ", "
-                    << length << ", " << rate << ", " << lowest << " and " << highest;
-  auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
-  SmallVector<int64_t> edges;
-  for (int64_t i = 0; i < bins + 2; ++i) {
-    double at = mel(lowest) + static_cast<double>(i) * (mel(highest) - mel(lowest)) / static_cast<double>(bins + 2);
-    double hertz = 700 * (std::pow(10, at / 2595) - 1);
-    double bin = std::floor((length + 1) * hertz / rate);
-    if (!(bin <= static_cast<double>(rows)))
-      return b.fail() << "expected edges up to half of the sample rate, got " << highest << " for " << rate;
-    edges.push_back(static_cast<int64_t>(bin));
-  }
-  Tensor values(RankedTensorType::get({rows, bins}, *element));
-  for (int64_t i = 0; i < bins; ++i) {
-    int64_t low = edges[i], peak = edges[i + 1], high = edges[i + 2];
-    auto set = [&](int64_t row, double value) {
-      if (row < rows)
-        values.setNumber(row * bins + i, value);
-    };
-    for (int64_t row = low; row < peak; ++row)
-      set(row, static_cast<double>(row - low) / static_cast<double>(peak - low));
-    set(peak, 1);
-    for (int64_t row = peak + 1; row < high; ++row)
-      set(row, static_cast<double>(high - row) / static_cast<double>(high - peak));
-  }
-  return b.done(b.constant(values.toAttribute()));
-}
-
 static LogicalResult depthSpace(Binder &b, bool toSpace) {
   if (failed(b.need(1)))
     return failure();
@@ -544,41 +331,6 @@ static LogicalResult depthSpace(Binder &b, bool toSpace) {
 
 static LogicalResult importDepthToSpace(Binder &b) { return depthSpace(b, true); }
 static LogicalResult importSpaceToDepth(Binder &b) { return depthSpace(b, false); }
-
-static LogicalResult importTrilu(Binder &b) {
-  int64_t rank = b.rank(0), k = 0;
-  if (rank < 2)
-    return b.fail() << "expected matrices, got rank " << rank;
-  if (b.has(1)) {
-    FailureOr<SmallVector<int64_t>> given = b.ints(1, "k");
-    if (failed(given) || given->size() != 1)
-      return failed(given) ? failure() : LogicalResult(b.fail() << "expected one number as k, got " << given->size());
-    k = given->front();
-  }
-  // Kept above (column - row >= k) or below (column - row <= k) a diagonal.
-  int64_t rows = b.shape(0)[rank - 2], columns = b.shape(0)[rank - 1];
-  auto type = RankedTensorType::get({rows, columns}, b.builder.getI64Type());
-  Value row = IotaOp::create(b.builder, b.loc, type, b.i64(0));
-  Value column = IotaOp::create(b.builder, b.loc, type, b.i64(1));
-  bool upper = b.intAttr("upper", 1);
-  Value keep = b.compare(upper ? Predicate::ge : Predicate::le, b.sub(column, row),
-                         b.splat(type, std::clamp<int64_t>(k, -rows - columns, rows + columns)));
-  Value x = b.in(0);
-  return b.done(b.select(b.broadcastTo(keep, b.shape(0)), x, b.splatLike(x, 0)));
-}
-
-static LogicalResult importEyeLike(Binder &b) {
-  FailureOr<Type> element = b.typeAttr("dtype", b.element(0));
-  if (failed(element))
-    return failure();
-  if (b.rank(0) != 2)
-    return b.fail() << "expected a matrix, got " << b.in(0).getType();
-  auto grid = RankedTensorType::get(b.shape(0), b.builder.getI64Type());
-  Value row = IotaOp::create(b.builder, b.loc, grid, b.i64(0)),
-        column = IotaOp::create(b.builder, b.loc, grid, b.i64(1));
-  Value diagonal = b.add(row, static_cast<double>(b.intAttr("k", 0)));
-  return b.done(b.cast(b.compare(Predicate::eq, column, diagonal), *element));
-}
 
 Value mpt::reverseSequence(Binder &b, Value x, Value lengths, int64_t batch, int64_t time) {
   ArrayRef<int64_t> shape = tensorType(x).getShape();

@@ -70,13 +70,8 @@ void readIndices(func::FuncOp function, unsigned i, int64_t input, FunctionInfo 
          llvm::to_vector<4>(check.getStrides().asArrayRef()), llvm::to_vector<4>(check.getRanges().asArrayRef())});
 }
 
-} // namespace
-
-FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &target) {
-  Program program;
-  program.name = name.str();
-  program.target = target.name().str();
-  program.runtime = target.runtimeLibrary().str();
+/// Lays out the states, those of every replica first: the shard of replica k lies k shards behind them.
+LogicalResult readStates(ModuleOp module, Program &program) {
   for (auto state : module.getOps<train::StateOp>()) {
     TensorInfo info;
     info.name = state.getTensorName().str();
@@ -96,11 +91,62 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
     end += llvm::alignTo(info.bytes, 64);
     program.state.insert({state.getSymName(), info});
   }
-  // Behind the state that every replica has: the shard of replica k lies k shards further on.
   for (auto &[name, info] : program.state)
     if (info.divided)
       info.offset += program.stateBytes;
   program.stateBytes += program.shardBytes;
+  return success();
+}
+
+/// Argument `i` as an input or output of its function.
+LogicalResult readArgument(func::FuncOp function, unsigned i, FunctionInfo &info) {
+  Type type = function.getArgumentTypes()[i];
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref)
+    return function.emitOpError() << "expected buffers, got an argument of type " << type
+                                  << "; run --memory-bufferize first";
+  bool output = bool(getArgAttr<MPTDialect::OutputAttrHelper>(function, i));
+  auto &table = output ? info.outputs : info.inputs;
+  TensorInfo tensor;
+  if (auto given = getArgAttr<MPTDialect::NameAttrHelper>(function, i))
+    tensor.name = given.str();
+  else
+    tensor.name = (output ? "output" : "input") + std::to_string(table.size());
+  auto role = getArgAttr<train::TrainDialect::RoleAttrHelper>(function, i);
+  tensor.role = role ? static_cast<int64_t>(role.getValue()) : output ? MPT_ROLE_OUTPUT : MPT_ROLE_INPUT;
+  if (failed(describe(function, memref, tensor)))
+    return failure();
+  if (!output)
+    readIndices(function, i, static_cast<int64_t>(table.size()), info);
+  table.push_back(std::move(tensor));
+  return success();
+}
+
+FailureOr<FunctionInfo> readFunction(func::FuncOp function) {
+  FunctionInfo info;
+  info.name = function.getSymName().str();
+  info.op = function;
+  auto arena = getAttr<MPTDialect::ArenaBytesAttrHelper>(function);
+  if (!arena)
+    return function.emitOpError() << "expected a memory plan; run --memory-plan first";
+  info.arenaBytes = arena.getInt();
+  if (auto phase = getAttr<dist::DistDialect::PhaseAttrHelper>(function))
+    info.phase = phase.getInt();
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (failed(readArgument(function, i, info)))
+      return failure();
+  return info;
+}
+
+} // namespace
+
+FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &target) {
+  Program program;
+  program.name = name.str();
+  program.target = target.name().str();
+  program.runtime = target.runtimeLibrary().str();
+  if (failed(readStates(module, program)))
+    return failure();
   for (auto function : module.getOps<func::FuncOp>()) {
     if (hasAttr<MPTDialect::KernelAttrHelper>(function)) {
       program.kernels.push_back(function);
@@ -108,36 +154,10 @@ FailureOr<Program> Program::read(ModuleOp module, StringRef name, const Target &
     }
     if (function.isPrivate())
       continue;
-    FunctionInfo info;
-    info.name = function.getSymName().str();
-    info.op = function;
-    auto arena = getAttr<MPTDialect::ArenaBytesAttrHelper>(function);
-    if (!arena)
-      return function.emitOpError() << "expected a memory plan; run --memory-plan first";
-    info.arenaBytes = arena.getInt();
-    if (auto phase = getAttr<dist::DistDialect::PhaseAttrHelper>(function))
-      info.phase = phase.getInt();
-    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
-      auto memref = dyn_cast<MemRefType>(type);
-      if (!memref)
-        return function.emitOpError() << "expected buffers, got an argument of type " << type
-                                      << "; run --memory-bufferize first";
-      bool output = bool(getArgAttr<MPTDialect::OutputAttrHelper>(function, i));
-      auto &table = output ? info.outputs : info.inputs;
-      TensorInfo tensor;
-      if (auto given = getArgAttr<MPTDialect::NameAttrHelper>(function, i))
-        tensor.name = given.str();
-      else
-        tensor.name = (output ? "output" : "input") + std::to_string(table.size());
-      auto role = getArgAttr<train::TrainDialect::RoleAttrHelper>(function, i);
-      tensor.role = role ? static_cast<int64_t>(role.getValue()) : output ? MPT_ROLE_OUTPUT : MPT_ROLE_INPUT;
-      if (failed(::describe(function, memref, tensor)))
-        return failure();
-      if (!output)
-        readIndices(function, i, static_cast<int64_t>(table.size()), info);
-      table.push_back(std::move(tensor));
-    }
-    program.functions.push_back(std::move(info));
+    FailureOr<FunctionInfo> info = readFunction(function);
+    if (failed(info))
+      return failure();
+    program.functions.push_back(std::move(*info));
   }
   if (program.functions.empty())
     return module.emitError() << "expected a function to emit, found none";

@@ -208,6 +208,8 @@ private:
   /// The way from `value` up to the GEMM, through scales and masks; buildMask looks at the rest.
   bool follow(Value value);
   bool findOperands();
+  bool findOutputGradient();
+  bool findScoresGradient(Value &ds);
   bool findGradient();
   bool buildMask(GraphBuilder &b, KnownMasks &known, Mask &mask);
   /// The operand of the forward GEMM in front of a scale that its gradient is multiplied by as well.
@@ -363,8 +365,8 @@ bool Match::findOperands() {
   return true;
 }
 
-bool Match::findGradient() {
-  // dp, through casts, dropout and the guard of rows without keys.
+/// dp, through casts, dropout and the guard of rows without keys; and the GEMMs of the output's gradient.
+bool Match::findOutputGradient() {
   Value dp = gradient.getDy();
   unsigned drops = 0;
   while (!(dScoresOfOutput = dp.getDefiningOp<MatMulOp>())) {
@@ -389,7 +391,11 @@ bool Match::findGradient() {
       !family.contains(toValue.xFirst ? dValue.getA() : dValue.getB()))
     return no("expected the GEMMs of the output's gradient, got others");
   dV = {dValue, !toValue.xFirst};
-  // The gradient of scores, back to the gemm.
+  return true;
+}
+
+/// The gradient of scores as its GEMMs read it, behind the scales and masks that the scores went through.
+bool Match::findScoresGradient(Value &ds) {
   double forward = 1, backward = 1;
   SmallVector<Value> conditions;
   for (Operation *op : chain) {
@@ -398,10 +404,8 @@ bool Match::findGradient() {
     if (auto select = dyn_cast<SelectOp>(op))
       conditions.push_back(select.getCondition());
   }
-  Value ds = gradient.getDx();
-  while (true) {
-    if (llvm::all_of(ds.getUsers(), [](Operation *user) { return isa<MatMulOp>(user); }))
-      break;
+  ds = gradient.getDx();
+  while (!llvm::all_of(ds.getUsers(), [](Operation *user) { return isa<MatMulOp>(user); })) {
     if (!ds.hasOneUse())
       return no("expected GEMMs alone to read the gradient of the scores, got another reader");
     Operation *op = *ds.user_begin();
@@ -417,12 +421,17 @@ bool Match::findGradient() {
     }
     ds = op->getResult(0);
   }
-  if (!isClose(backward, forward))
-    return no("expected the gradient to be scaled as the scores are, got another factor");
+  return isClose(backward, forward) || no("expected the gradient to be scaled as the scores are, got another factor");
+}
+
+bool Match::findGradient() {
+  Value ds;
+  if (!findOutputGradient() || !findScoresGradient(ds))
+    return false;
   Value a = scores.getA(), c = scores.getB();
   for (Operation *user : ds.getUsers()) {
     auto gemm = cast<MatMulOp>(user);
-    if (elementOf(gemm.getY()) != elementOf(v))
+    if (elementOf(gemm.getY()) != elementOf(output.getB()))
       return no("expected gradients of q and k in v's type, got another type");
     if (auto found = contracts(gemm, ds, true, c, !scores.getTransposeB()); found.holds && !dA.gemm)
       dA = {gemm, !found.xFirst};

@@ -67,29 +67,42 @@ struct Tensors {
   Values x, w, y, bias;
 };
 
+/// Calls visit(index, the three indices) for every position of `extents`, in order.
+template <typename Visit> void positions(const int64_t (&extents)[3], Visit visit) {
+  for (int64_t i = 0; i < extents[0] * extents[1] * extents[2]; ++i) {
+    const int64_t at[3] = {i / extents[2] / extents[1], i / extents[2] % extents[1], i % extents[2]};
+    visit(i, at);
+  }
+}
+
+/// The element of x, without its channel, that kernel position k takes for output position o; false outside x.
+bool sourceOf(const mpt_conv_desc &d, const int64_t (&o)[3], const int64_t (&k)[3], int64_t &x) {
+  x = 0;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t at = o[i] * d.stride[i] - d.pad_low[i] + k[i] * d.dilation[i];
+    if (at < 0 || at >= d.in[i])
+      return false;
+    x = x * d.in[i] + at;
+  }
+  return true;
+}
+
 /// Calls visit(x index, w index, y index) for every product of the convolution.
 template <typename Visit> void products(const mpt_conv_desc &d, Visit visit) {
-  int64_t icg = d.ic / d.groups, ocg = d.oc / d.groups;
+  const int64_t icg = d.ic / d.groups, ocg = d.oc / d.groups, taps = d.kernel[0] * d.kernel[1] * d.kernel[2];
+  const int64_t inputs = d.in[0] * d.in[1] * d.in[2], outputs = d.out[0] * d.out[1] * d.out[2];
+  auto channels = [&](int64_t x, int64_t tap, int64_t y) {
+    for (int64_t oc = 0; oc < d.oc; ++oc)
+      for (int64_t c = 0; c < icg; ++c)
+        visit(x * d.ic + oc / ocg * icg + c, (oc * icg + c) * taps + tap, y * d.oc + oc);
+  };
   for (int64_t n = 0; n < d.n; ++n)
-    for (int64_t o0 = 0; o0 < d.out[0]; ++o0)
-      for (int64_t o1 = 0; o1 < d.out[1]; ++o1)
-        for (int64_t o2 = 0; o2 < d.out[2]; ++o2)
-          for (int64_t k0 = 0; k0 < d.kernel[0]; ++k0)
-            for (int64_t k1 = 0; k1 < d.kernel[1]; ++k1)
-              for (int64_t k2 = 0; k2 < d.kernel[2]; ++k2) {
-                int64_t i0 = o0 * d.stride[0] - d.pad_low[0] + k0 * d.dilation[0];
-                int64_t i1 = o1 * d.stride[1] - d.pad_low[1] + k1 * d.dilation[1];
-                int64_t i2 = o2 * d.stride[2] - d.pad_low[2] + k2 * d.dilation[2];
-                if (i0 < 0 || i0 >= d.in[0] || i1 < 0 || i1 >= d.in[1] || i2 < 0 || i2 >= d.in[2])
-                  continue;
-                int64_t x = ((n * d.in[0] + i0) * d.in[1] + i1) * d.in[2] + i2;
-                int64_t y = ((n * d.out[0] + o0) * d.out[1] + o1) * d.out[2] + o2;
-                for (int64_t oc = 0; oc < d.oc; ++oc)
-                  for (int64_t c = 0; c < icg; ++c) {
-                    int64_t w = (((oc * icg + c) * d.kernel[0] + k0) * d.kernel[1] + k1) * d.kernel[2] + k2;
-                    visit(x * d.ic + oc / ocg * icg + c, w, y * d.oc + oc);
-                  }
-              }
+    positions(d.out, [&](int64_t y, const int64_t (&o)[3]) {
+      positions(d.kernel, [&](int64_t tap, const int64_t (&k)[3]) {
+        if (int64_t x; sourceOf(d, o, k, x))
+          channels(n * inputs + x, tap, n * outputs + y);
+      });
+    });
 }
 
 double worst(const mpt_conv_desc &d, const Tensors &t) {

@@ -224,69 +224,85 @@ std::vector<const GemmKernels *> kernelsHere() {
 #endif
 }
 
-/// The kernels without the dispatcher.
+/// One GEMM of a kernel without the dispatcher; bit 0 of `layout`: an epilogue and a narrow result, bit 1: a narrow B.
+void testKernel(const GemmKernels &kernel, int64_t type, int64_t m, int64_t n, int64_t k, int layout) {
+  const bool narrow = sizeOf(type) == 1;
+  int64_t out = !(layout & 1) ? int64_t{MPT_FLOAT32} : narrow ? int64_t{MPT_FLOAT16} : type;
+  mpt_gemm_desc g = describe(m, n, k, type, out, layout & 1, layout & 2);
+  g.flags = layout & 1 ? MPT_GEMM_BIAS | MPT_GEMM_RELU : 0;
+  if (narrow && layout & 2)
+    g.b_type = narrowest[type == narrowest[0]];
+  Operands o = allocate(g);
+  Values before = o.d;
+  runKernel(kernel, g, o);
+  if (!EXPECT(worst(g, o, before) < 1))
+    fprintf(stderr, "  %s %s %ldx%ldx%ld layout %d\n", kernel.name, nameOf(type), (long)m, (long)n, (long)k, layout);
+}
+
 void testKernels() {
   for (const GemmKernels *kernel : kernelsHere()) {
     testConversions(*kernel);
     testCodes(*kernel);
     for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2}) {
-      bool narrow = sizeOf(type) == 1;
-      if (!narrow && kernel == &gemmAvx512Bf16)
+      if (sizeOf(type) != 1 && kernel == &gemmAvx512Bf16)
         continue;
       for (int64_t m : {1, 5, 13, 37, 200})
         for (int64_t n : {1, 10, 17, 70})
           for (int64_t k : {1, 9, m == 37 ? 801 : 400})
-            for (int layout = 0; layout < 4; ++layout) {
-              int64_t out = !(layout & 1) ? int64_t{MPT_FLOAT32} : narrow ? int64_t{MPT_FLOAT16} : type;
-              mpt_gemm_desc g = describe(m, n, k, type, out, layout & 1, layout & 2);
-              g.flags = layout & 1 ? MPT_GEMM_BIAS | MPT_GEMM_RELU : 0;
-              if (narrow && layout & 2)
-                g.b_type = narrowest[type == narrowest[0]];
-              Operands o = allocate(g);
-              Values before = o.d;
-              runKernel(*kernel, g, o);
-              if (!EXPECT(worst(g, o, before) < 1))
-                fprintf(stderr, "  %s %s %ldx%ldx%ld layout %d\n", kernel->name, nameOf(type), (long)m, (long)n,
-                        (long)k, layout);
-            }
+            for (int layout = 0; layout < 4; ++layout)
+              testKernel(*kernel, type, m, n, k, layout);
     }
   }
+}
+
+/// Operands in FP32 that lose digits in `type`: ties and subnormal numbers among them.
+Operands allocateWide(const mpt_gemm_desc &g, int64_t type) {
+  Operands wide = allocate(g);
+  for (Values *x : {&wide.a, &wide.b})
+    for (int64_t i = 0; i < x->count(); ++i)
+      x->set(i, i % 7 == 0   ? 1 + (2 * (i % 5) + 1) * (type == MPT_FLOAT16 ? 0x1p-11 : 0x1p-8)
+                : i % 7 == 1 ? static_cast<double>(i % 64) * 0x1p-26
+                             : rand() / 1e9);
+  return wide;
+}
+
+Values copyAs(int64_t type, const Values &from) {
+  Values to(type, from.count());
+  for (int64_t i = 0; i < from.count(); ++i)
+    to.set(i, from[i]);
+  return to;
+}
+
+/// `turn`: two bits of the layout, then the operands that are read rounded: B, A, both.
+void testReadNarrow(const GemmKernels &kernel, int64_t type, const int64_t (&size)[3], int turn) {
+  mpt_gemm_desc g = describe(size[0], size[1], size[2], MPT_FLOAT32, MPT_FLOAT32, turn & 1, turn & 2);
+  Operands wide = allocateWide(g, type), mixed = wide, plain = wide;
+  Operands narrow{copyAs(type, wide.a), copyAs(type, wide.b), wide.bias, wide.d};
+  runKernel(kernel, g, plain);
+  g.a_type = g.b_type = type;
+  runKernel(kernel, g, narrow);
+  if (turn / 4 == 0)
+    mixed.a = narrow.a;
+  if (turn / 4 == 1)
+    mixed.b = narrow.b;
+  g.a_type = mixed.a.dtype, g.b_type = mixed.b.dtype;
+  g.flags = type == MPT_FLOAT16 ? MPT_GEMM_READ_F16 : MPT_GEMM_READ_BF16;
+  runKernel(kernel, g, mixed);
+  if (!EXPECT(mixed.d.bytes == narrow.d.bytes) || (g.k > 30 && !EXPECT(plain.d.bytes != narrow.d.bytes)))
+    fprintf(stderr, "  %s %s %ldx%ldx%ld turn %d\n", kernel.name, nameOf(type), (long)g.m, (long)g.n, (long)g.k, turn);
 }
 
 /// FP32 operands that are rounded while they are read give the bits of narrow copies, and not the bits of FP32.
 void testReadNarrow() {
   const int64_t sizes[][3] = {{1, 40, 9}, {5, 70, 400}, {37, 10, 400}, {200, 45, 801}, {13, 3, 70}, {30, 64, 33}};
-  for (const GemmKernels *kernel : kernelsHere())
+  for (const GemmKernels *kernel : kernelsHere()) {
+    if (kernel == &gemmAvx512Bf16)
+      continue;
     for (int64_t type : {MPT_FLOAT16, MPT_BFLOAT16})
       for (auto &size : sizes)
-        for (int turn = 0; turn < 12 && kernel != &gemmAvx512Bf16; ++turn) {
-          const bool wideA = turn / 4 != 0, wideB = turn / 4 != 1; // B, A, both
-          mpt_gemm_desc g = describe(size[0], size[1], size[2], MPT_FLOAT32, MPT_FLOAT32, turn & 1, turn & 2);
-          Operands wide = allocate(g);
-          for (Values *x : {&wide.a, &wide.b})
-            for (int64_t i = 0; i < x->count(); ++i) // ties and subnormal numbers among them
-              x->set(i, i % 7 == 0   ? 1 + (2 * (i % 5) + 1) * (type == MPT_FLOAT16 ? 0x1p-11 : 0x1p-8)
-                        : i % 7 == 1 ? static_cast<double>(i % 64) * 0x1p-26
-                                     : rand() / 1e9);
-          Operands narrow{Values(type, wide.a.count()), Values(type, wide.b.count()), wide.bias, wide.d}, mixed = wide,
-                                                                                                          plain = wide;
-          for (auto [from, to] : {std::pair{&wide.a, &narrow.a}, std::pair{&wide.b, &narrow.b}})
-            for (int64_t i = 0; i < from->count(); ++i)
-              to->set(i, (*from)[i]);
-          runKernel(*kernel, g, plain);
-          g.a_type = g.b_type = type;
-          runKernel(*kernel, g, narrow);
-          if (!wideA)
-            mixed.a = narrow.a;
-          if (!wideB)
-            mixed.b = narrow.b;
-          g.a_type = mixed.a.dtype, g.b_type = mixed.b.dtype;
-          g.flags = type == MPT_FLOAT16 ? MPT_GEMM_READ_F16 : MPT_GEMM_READ_BF16;
-          runKernel(*kernel, g, mixed);
-          if (!EXPECT(mixed.d.bytes == narrow.d.bytes) || (g.k > 30 && !EXPECT(plain.d.bytes != narrow.d.bytes)))
-            fprintf(stderr, "  %s %s %ldx%ldx%ld turn %d\n", kernel->name, nameOf(type), (long)g.m, (long)g.n,
-                    (long)g.k, turn);
-        }
+        for (int turn = 0; turn < 12; ++turn)
+          testReadNarrow(*kernel, type, size, turn);
+  }
 }
 
 /// The kernel that multiplies BF16 is chosen where the processor has it, for two 8-bit operands.

@@ -381,6 +381,26 @@ void movement() {
          {want}, 0);
 }
 
+/// max_pool over windows of 3 by 3, 2 apart, of planes of 7 by 7 with a margin of 1: values, and places in the plane.
+std::vector<std::vector<double>> poolsOf(const TestTensor &x) {
+  std::vector<double> y, where;
+  for (int64_t window = 0; window < 32 * 4 * 4; ++window) {
+    const int64_t plane = window / 16, top = 2 * (window / 4 % 4) - 1, left = 2 * (window % 4) - 1;
+    const int64_t firstRow = std::max<int64_t>(0, top), firstColumn = std::max<int64_t>(0, left);
+    double best = -INFINITY;
+    int64_t at = firstRow * 7 + firstColumn;
+    for (int64_t r = firstRow; r < std::min<int64_t>(7, top + 3); ++r)
+      for (int64_t c = firstColumn; c < std::min<int64_t>(7, left + 3); ++c)
+        if (double v = x.values[plane * 49 + r * 7 + c]; v > best || std::isnan(v)) {
+          best = v;
+          at = r * 7 + c;
+        }
+    y.push_back(best);
+    where.push_back(static_cast<double>(at));
+  }
+  return {y, where};
+}
+
 /// Windows with ties, zeros of both signs, infinities and NaN: the first of the largest, or the last NaN.
 void pools() {
   for (std::string type : {"f32", "f16", "bf16"}) {
@@ -396,29 +416,11 @@ void pools() {
         v = special ? std::round(4 * v) / 4 : rounded(v, 8);
       for (size_t i = 0; special && i < x.values.size(); i += 11)
         x.values[i] = std::vector<double>{NAN, -0.0, INFINITY, -INFINITY, 0.0}[i / 11 % 5];
-      std::vector<double> y, where;
-      for (int64_t p = 0; p < 32; ++p)
-        for (int64_t i = 0; i < 4; ++i)
-          for (int64_t j = 0; j < 4; ++j) {
-            double best = -INFINITY, at = std::max<int64_t>(0, 2 * i - 1) * 7 + std::max<int64_t>(0, 2 * j - 1);
-            for (int64_t r = std::max<int64_t>(0, 2 * i - 1); r < std::min<int64_t>(7, 2 * i + 2); ++r)
-              for (int64_t c = std::max<int64_t>(0, 2 * j - 1); c < std::min<int64_t>(7, 2 * j + 2); ++c)
-                if (double v = x.values[p * 49 + r * 7 + c]; v > best || std::isnan(v)) {
-                  best = v;
-                  at = static_cast<double>(r * 7 + c);
-                }
-            y.push_back(best);
-            where.push_back(at);
-          }
-      for (bool channelsLast : {false, true}) {
-        std::vector<std::vector<int64_t>> outputs;
-        x.strides.clear();
-        if (channelsLast) {
-          x.strides = {49 * 16, 1, 7 * 16, 16};
-          outputs.assign(2, {16 * 16, 1, 4 * 16, 16});
-        }
-        expect(("max_pool of " + type).c_str(), runKernel(text, {x}, outputs), {y, where}, 0);
-      }
+      const std::string what = "max_pool of " + type;
+      expect(what.c_str(), runKernel(text, {x}, {}), poolsOf(x), 0);
+      x.strides = {49 * 16, 1, 7 * 16, 16}; // channels last
+      const std::vector<int64_t> channelsLast{16 * 16, 1, 4 * 16, 16};
+      expect(what.c_str(), runKernel(text, {x}, {channelsLast, channelsLast}), poolsOf(x), 0);
     }
   }
 }

@@ -26,14 +26,15 @@ Value spaceOf(Operation *op) {
   return reduce ? Value(reduce.getX()) : Value(op->getResult(0));
 }
 
-/// The members of a body that consists of parts which share no value but operands; empty where they are not alike.
-SmallVector<BundleMember> membersOf(Block &body, bool sums) {
-  llvm::EquivalenceClasses<Operation *> parts;
-  if (sums)
-    for (BlockArgument argument : body.getArguments())
-      if (countOf(argument) > fewElements)
-        for (Operation *user : argument.getUsers())
-          parts.unionSets(*argument.getUsers().begin(), user);
+using Parts = llvm::EquivalenceClasses<Operation *>;
+
+/// The parts of a body that share no value but operands.
+Parts partsOf(Block &body, bool sums) {
+  Parts parts;
+  for (BlockArgument argument : body.getArguments())
+    if (sums && countOf(argument) > fewElements)
+      for (Operation *user : argument.getUsers())
+        parts.unionSets(*argument.getUsers().begin(), user);
   for (Operation &op : body.without_terminator()) {
     if (splatOf(&op))
       continue;
@@ -42,6 +43,21 @@ SmallVector<BundleMember> membersOf(Block &body, bool sums) {
       if (Operation *source = operand.getDefiningOp(); source && !splatOf(source))
         parts.unionSets(&op, source);
   }
+  return parts;
+}
+
+/// Whether a bundle can compute `op` for elements of `shape`, beside sums of them where there are `sums`.
+bool isMember(Operation *op, ArrayRef<int64_t> shape, bool sums) {
+  if (!isa<LoopLowering>(op) || op->getNumResults() != 1 || shapeOf(spaceOf(op)) != shape)
+    return false;
+  if (auto reduce = dyn_cast<ReduceOp>(op))
+    return sums && reduce.getKind() != ReduceKind::mean && countOf(reduce.getY()) == 1;
+  return isFlat(op, shape);
+}
+
+/// The members of a body that consists of parts which share no value but operands; empty where they are not alike.
+SmallVector<BundleMember> membersOf(Block &body, bool sums) {
+  Parts parts = partsOf(body, sums);
   llvm::MapVector<Operation *, BundleMember> members;
   for (Operation &op : body.without_terminator())
     if (!splatOf(&op))
@@ -56,70 +72,74 @@ SmallVector<BundleMember> membersOf(Block &body, bool sums) {
   for (auto &[leader, member] : members) {
     if (member.outputs.empty())
       return {};
-    ArrayRef<int64_t> shape = shapeOf(spaceOf(member.ops.front()));
-    member.count = countOf(spaceOf(member.ops.front()));
-    for (Operation *op : member.ops) {
-      if (!isa<LoopLowering>(op) || op->getNumResults() != 1 || shapeOf(spaceOf(op)) != shape)
-        return {};
-      if (auto reduce = dyn_cast<ReduceOp>(op)) {
-        if (!sums || reduce.getKind() == ReduceKind::mean || countOf(reduce.getY()) != 1)
-          return {};
-        continue;
-      }
-      if (!isFlat(op, shape))
-        return {};
-    }
+    Value space = spaceOf(member.ops.front());
+    if (!llvm::all_of(member.ops, [&](Operation *op) { return isMember(op, shapeOf(space), sums); }))
+      return {};
+    member.count = countOf(space);
     result.push_back(std::move(member));
   }
   return result;
 }
 
+/// Two ops of one kind, type and attributes, whatever their shapes.
+bool isSameKind(Operation *a, Operation *b) {
+  if (a->getName() != b->getName() || a->getNumOperands() != b->getNumOperands() ||
+      elementOf(a->getResult(0)) != elementOf(b->getResult(0)))
+    return false;
+  auto one = dyn_cast<ReduceOp>(a);
+  if (!one)
+    return a->getPropertiesAsAttribute() == b->getPropertiesAsAttribute();
+  auto other = cast<ReduceOp>(b); // reductions over axes of their own
+  return one.getKind() == other.getKind() && one.getNumericsAttr() == other.getNumericsAttr();
+}
+
+/// Matches the values of one member with those of the first.
+struct Likeness {
+  /// `x` of the first member as `y` of the other.
+  bool match(Value x, Value y) {
+    RankedTensorType left = tensorType(x), right = tensorType(y);
+    if (left.getElementType() != right.getElementType())
+      return false;
+    SplatElementsAttr one = splatOf(x.getDefiningOp()), other = splatOf(y.getDefiningOp());
+    if (one || other)
+      return one && other && one.getSplatValue<Attribute>() == other.getSplatValue<Attribute>();
+    if (Value known = same.lookupOrNull(x))
+      return known == y;
+    auto argument = dyn_cast<BlockArgument>(x), partner = dyn_cast<BlockArgument>(y);
+    bool full = left.getNumElements() == count, alsoFull = right.getNumElements() == otherCount;
+    if (!argument || !partner || full != alsoFull || (!full && left != right))
+      return false;
+    same.map(x, y);
+    from.push_back(argument.getArgNumber());
+    to.push_back(partner.getArgNumber());
+    return true;
+  }
+
+  int64_t count, otherCount; // elements of the members
+  IRMapping same;
+  SmallVector<unsigned> from, to; // numbers of the operands that match
+};
+
 /// `member` applies to its operands the ops that `first` applies to its own; fills `member.inputs` to match `first`'s.
 bool isAlike(BundleMember &first, BundleMember &member, ValueRange yielded) {
   if (first.ops.size() != member.ops.size() || first.outputs.size() != member.outputs.size())
     return false;
-  IRMapping same;
-  SmallVector<unsigned> from, to;
+  Likeness likeness{first.count, member.count, {}, {}, {}};
   for (auto [a, b] : llvm::zip_equal(first.ops, member.ops)) {
-    if (a->getName() != b->getName() || a->getNumOperands() != b->getNumOperands() ||
-        (!isa<ReduceOp>(a) && a->getPropertiesAsAttribute() != b->getPropertiesAsAttribute()) ||
-        elementOf(a->getResult(0)) != elementOf(b->getResult(0)))
+    if (!isSameKind(a, b))
       return false;
-    if (auto one = dyn_cast<ReduceOp>(a))
-      if (auto other = cast<ReduceOp>(b);
-          one.getKind() != other.getKind() || one.getNumericsAttr() != other.getNumericsAttr())
+    for (auto [x, y] : llvm::zip_equal(a->getOperands(), b->getOperands()))
+      if (!likeness.match(x, y))
         return false;
-    for (auto [x, y] : llvm::zip_equal(a->getOperands(), b->getOperands())) {
-      RankedTensorType left = tensorType(x), right = tensorType(y);
-      if (left.getElementType() != right.getElementType())
-        return false;
-      SplatElementsAttr one = splatOf(x.getDefiningOp()), other = splatOf(y.getDefiningOp());
-      if (bool(one) != bool(other) || (one && one.getSplatValue<Attribute>() != other.getSplatValue<Attribute>()))
-        return false;
-      if (one)
-        continue;
-      if (Value known = same.lookupOrNull(x)) {
-        if (known != y)
-          return false;
-        continue;
-      }
-      auto argument = dyn_cast<BlockArgument>(x), partner = dyn_cast<BlockArgument>(y);
-      bool full = left.getNumElements() == first.count, alsoFull = right.getNumElements() == member.count;
-      if (!argument || !partner || full != alsoFull || (!full && left != right))
-        return false;
-      same.map(x, y);
-      from.push_back(argument.getArgNumber());
-      to.push_back(partner.getArgNumber());
-    }
-    same.map(a->getResult(0), b->getResult(0));
+    likeness.same.map(a->getResult(0), b->getResult(0));
   }
   for (auto [p, q] : llvm::zip_equal(first.outputs, member.outputs))
-    if (same.lookupOrNull(yielded[p]) != yielded[q])
+    if (likeness.same.lookupOrNull(yielded[p]) != yielded[q])
       return false;
   if (first.inputs.empty())
-    first.inputs = from;
-  member.inputs = to;
-  return first.inputs == from;
+    first.inputs = likeness.from;
+  member.inputs = likeness.to;
+  return first.inputs == likeness.from;
 }
 
 bool isRowMajor(MemRefType type) {

@@ -236,31 +236,38 @@ SmallVector<Value> ShortColumns::walk(GpuKernelBuilder &kernel, Frame &frame, co
   if (llvm::any_of(kernel.reductions, addsTogether))
     for (terms = 4; turns % terms != 0;)
       terms /= 2;
-  return e.loop(e.indexConstant(0), e.indexConstant(turns / terms), turns / terms, 1, sums,
-                [&](const IndexExpr &k, ValueRange carried) {
-                  SmallVector<Value> next(carried), together(carried.size());
-                  for (int64_t i = 0; i < terms; ++i) {
-                    IndexExpr turn = e.space.add(e.space.scale(k, terms), IndexExpr(i));
-                    e.spread(e.space.add(e.space.scale(turn, down), y), space, order, from);
-                    for (auto [op, a, sum, some] : llvm::zip_equal(kernel.reductions, accumulators, next, together)) {
-                      bool isNarrow = terms > 1 && addsTogether(op);
-                      Value value = e.element(op.getX(), from), &into = isNarrow ? some : sum;
-                      if (isa<FloatType>(a.type))
-                        value = m.toFloat(value, isNarrow ? accumulatorOf(op).type : a.type);
-                      value = e.splat(value, vector);
-                      into = into ? a.combine(e, into, value) : value;
-                    }
-                    SmallVector<KernelNest::Result> results;
-                    for (auto [number, output] : llvm::enumerate(kernel.yielded()))
-                      if (!kernel.row.empty() && !kernel.isRowLevel(output))
-                        results.push_back({e.element(output, from), from, static_cast<unsigned>(number)});
-                    kernel.store(e, kernel.outputBuffers(frame.function), results, place.used);
-                  }
-                  for (auto [a, sum, some] : llvm::zip_equal(accumulators, next, together))
-                    if (some)
-                      sum = a.combine(e, sum, m.toFloat(some, a.type));
-                  return next;
-                });
+  // Adds the term at `from` to the sums, or to those of few terms.
+  auto addTerm = [&](MutableArrayRef<Value> next, MutableArrayRef<Value> together) {
+    for (auto [op, a, sum, some] : llvm::zip_equal(kernel.reductions, accumulators, next, together)) {
+      bool isNarrow = terms > 1 && addsTogether(op);
+      Value value = e.element(op.getX(), from), &into = isNarrow ? some : sum;
+      if (isa<FloatType>(a.type))
+        value = m.toFloat(value, isNarrow ? accumulatorOf(op).type : a.type);
+      value = e.splat(value, vector);
+      into = into ? a.combine(e, into, value) : value;
+    }
+  };
+  auto storeElements = [&] {
+    SmallVector<KernelNest::Result> results;
+    for (auto [number, output] : llvm::enumerate(kernel.yielded()))
+      if (!kernel.row.empty() && !kernel.isRowLevel(output))
+        results.push_back({e.element(output, from), from, static_cast<unsigned>(number)});
+    kernel.store(e, kernel.outputBuffers(frame.function), results, place.used);
+  };
+  auto walkTerms = [&](const IndexExpr &k, ValueRange carried) {
+    SmallVector<Value> next(carried), together(carried.size());
+    for (int64_t i = 0; i < terms; ++i) {
+      IndexExpr turn = e.space.add(e.space.scale(k, terms), IndexExpr(i));
+      e.spread(e.space.add(e.space.scale(turn, down), y), space, order, from);
+      addTerm(next, together);
+      storeElements();
+    }
+    for (auto [a, sum, some] : llvm::zip_equal(accumulators, next, together))
+      if (some)
+        sum = a.combine(e, sum, m.toFloat(some, a.type));
+    return next;
+  };
+  return e.loop(e.indexConstant(0), e.indexConstant(turns / terms), turns / terms, 1, sums, walkTerms);
 }
 
 void ShortColumns::emitThread(GpuKernelBuilder &kernel, Frame &frame) const {

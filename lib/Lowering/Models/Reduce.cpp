@@ -256,6 +256,27 @@ struct ReduceRole : FusionRole::ExternalModel<ReduceRole, ReduceOp> {
   FusionKind getFusionKind(Operation *) const { return FusionKind::Reduction; }
 };
 
+/// Whether `x` takes the place of `best`, which comes before it.
+Value isBetter(ImplicitLocOpBuilder &b, ArgReduceOp op, Value x, Value best) {
+  const bool last = op.getLast();
+  const unsigned choice = (op.getKind() == ReduceKind::max ? 0 : 2) + last;
+  if (!isa<FloatType>(getElementTypeOrSelf(x))) {
+    using P = arith::CmpIPredicate;
+    constexpr P ofSigned[] = {P::sgt, P::sge, P::slt, P::sle}, ofUnsigned[] = {P::ugt, P::uge, P::ult, P::ule};
+    Type element = elementOf(op.getX());
+    const bool isUnsigned = element.isUnsignedInteger(64) || element.isInteger(1);
+    return arith::CmpIOp::create(b, (isUnsigned ? ofUnsigned : ofSigned)[choice], x, best);
+  }
+  // NaN wins, as in the reduction: the first one, or the last.
+  using P = arith::CmpFPredicate;
+  constexpr P predicates[] = {P::OGT, P::OGE, P::OLT, P::OLE};
+  Value better = arith::CmpFOp::create(b, predicates[choice], x, best);
+  Value wins = arith::CmpFOp::create(b, P::UNO, x, x);
+  if (!last)
+    wins = arith::AndIOp::create(b, wins, arith::CmpFOp::create(b, P::ORD, best, best));
+  return arith::OrIOp::create(b, better, wins);
+}
+
 struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp> {
   bool isCheap(Operation *) const { return false; }
   Value emitElement(Operation *operation, ElementEmitter &e, unsigned, ArrayRef<IndexExpr> at) const {
@@ -268,31 +289,14 @@ struct ArgReduceModel : LoopLowering::ExternalModel<ArgReduceModel, ArgReduceOp>
     unsigned lanes = e.laneWidth(at);
     Value first = e.splat(e.element(op.getX(), from), lanes);
     Value start = e.splat(e.constant(b.getI64Type(), 0), lanes);
-    bool real = isa<FloatType>(getElementTypeOrSelf(first)), max = op.getKind() == ReduceKind::max, last = op.getLast();
-    return e.loop(
-        e.indexConstant(0), e.indexConstant(extent), extent, 1, {first, start},
-        [&](const IndexExpr &i, ValueRange best) {
-          from[axis] = i;
-          Value x = e.splat(e.element(op.getX(), from), lanes), better;
-          if (real) {
-            // NaN wins, as in the reduction: the first one, or the last.
-            using P = arith::CmpFPredicate;
-            better = arith::CmpFOp::create(b, max ? (last ? P::OGE : P::OGT) : (last ? P::OLE : P::OLT), x, best[0]);
-            Value wins = arith::CmpFOp::create(b, P::UNO, x, x);
-            if (!last)
-              wins = arith::AndIOp::create(b, wins, arith::CmpFOp::create(b, P::ORD, best[0], best[0]));
-            better = arith::OrIOp::create(b, better, wins);
-          } else {
-            using P = arith::CmpIPredicate;
-            bool isWord = elementOf(op.getX()).isUnsignedInteger(64), isFlag = elementOf(op.getX()).isInteger(1);
-            P ofSigned = max ? (last ? P::sge : P::sgt) : (last ? P::sle : P::slt);
-            P ofUnsigned = max ? (last ? P::uge : P::ugt) : (last ? P::ule : P::ult);
-            better = arith::CmpIOp::create(b, isWord || isFlag ? ofUnsigned : ofSigned, x, best[0]);
-          }
-          Value position = e.splat(e.indexAs(i, b.getI64Type()), lanes);
-          return SmallVector<Value>{arith::SelectOp::create(b, better, x, best[0]),
-                                    arith::SelectOp::create(b, better, position, best[1])};
-        })[1];
+    return e.loop(e.indexConstant(0), e.indexConstant(extent), extent, 1, {first, start},
+                  [&](const IndexExpr &i, ValueRange best) {
+                    from[axis] = i;
+                    Value x = e.splat(e.element(op.getX(), from), lanes), better = isBetter(b, op, x, best[0]);
+                    Value position = e.splat(e.indexAs(i, b.getI64Type()), lanes);
+                    return SmallVector<Value>{arith::SelectOp::create(b, better, x, best[0]),
+                                              arith::SelectOp::create(b, better, position, best[1])};
+                  })[1];
   }
 };
 

@@ -109,68 +109,96 @@ private:
   llvm::StringMap<unsigned> byWeight;
   DenseMap<Value, unsigned> byOperand;
 };
-} // namespace
 
-Layers::Layers(func::FuncOp function) {
-  Block &body = function.getBody().front();
-  TrainingParts parts(function);
-  DenseSet<Value> behind, reaching, weights;
-  auto module = function->getParentOfType<ModuleOp>();
-  DenseSet<StringRef> parameters;
-  for (auto state : module.getOps<train::StateOp>())
-    if (state.getRole() == train::Role::parameter || state.getRole() == train::Role::master)
-      parameters.insert(state.getSymName());
+/// The contractions of both passes, each in order, and the weights that they read.
+class Contractions {
+public:
+  explicit Contractions(func::FuncOp function) : parts(function) {
+    for (auto state : function->getParentOfType<ModuleOp>().getOps<train::StateOp>())
+      if (state.getRole() == train::Role::parameter || state.getRole() == train::Role::master)
+        parameters.insert(state.getSymName());
+    for (Operation &op : function.getBody().front())
+      visit(&op);
+    markLast(function.getBody().front());
+  }
+
+  DenseSet<Value> weights;
   SmallVector<Operation *> forward, backward;
-  for (Operation &op : body) {
-    if (auto read = dyn_cast<train::ReadOp>(op); read && parameters.contains(read.getState()))
-      weights.insert(read.getValue());
-    bool contracts = isContraction(&op), after = false, weighted = false, plain = false, gradient = false;
-    for (Value operand : op.getOperands()) {
-      after |= behind.contains(operand);
-      gradient |= parts.isGradient(operand);
+  DenseMap<Operation *, unsigned> properties; // of the forward ones
+
+private:
+  /// What an op's operands have in common.
+  struct Reads {
+    bool gradient = false, after = false, weighted = false, plain = false;
+  };
+  Reads readsOf(Operation *op) const {
+    Reads reads;
+    for (Value operand : op->getOperands()) {
+      reads.after |= behind.contains(operand);
+      reads.gradient |= parts.isGradient(operand);
       if (!isFloatTensor(operand))
         continue;
       bool isWeight = weights.contains(operand);
-      weighted |= isWeight;
+      reads.weighted |= isWeight;
       Operation *source = operand.getDefiningOp();
-      plain |= !isWeight && !(source && source->hasTrait<OpTrait::ConstantLike>());
+      reads.plain |= !isWeight && !(source && source->hasTrait<OpTrait::ConstantLike>());
     }
-    if (gradient) {
+    return reads;
+  }
+
+  void visit(Operation *op) {
+    if (auto read = dyn_cast<train::ReadOp>(op); read && parameters.contains(read.getState()))
+      weights.insert(read.getValue());
+    const bool contracts = isContraction(op);
+    const Reads reads = readsOf(op);
+    if (reads.gradient) {
       if (contracts)
-        backward.push_back(&op);
-      continue;
+        backward.push_back(op);
+      return;
     }
     if (contracts) {
-      forward.push_back(&op);
-      properties[&op] =
-          (after ? 0 : bit(policy::Predicate::first)) | (weighted ? 0 : bit(policy::Predicate::unweighted));
+      forward.push_back(op);
+      properties[op] =
+          (reads.after ? 0 : bit(policy::Predicate::first)) | (reads.weighted ? 0 : bit(policy::Predicate::unweighted));
     }
-    for (Value result : op.getResults()) {
-      if (contracts || after)
-        behind.insert(result);
-      if (weighted && !plain && !contracts)
-        weights.insert(result);
+    if (contracts || reads.after)
+      behind.insert(op->result_begin(), op->result_end());
+    if (reads.weighted && !reads.plain && !contracts)
+      weights.insert(op->result_begin(), op->result_end());
+  }
+
+  void markLast(Block &body) {
+    DenseSet<Value> reaching;
+    for (Operation &op : llvm::reverse(body)) {
+      if (llvm::any_of(op.getResults(), [&](Value result) { return parts.isGradient(result); }))
+        continue; // the backward pass reads values of the forward pass
+      auto known = properties.find(&op);
+      bool reaches = known != properties.end();
+      bool before = llvm::any_of(op.getResults(), [&](Value result) { return reaching.contains(result); });
+      if (reaches && !before)
+        known->second |= bit(policy::Predicate::last);
+      if (reaches || before)
+        reaching.insert(op.getOperands().begin(), op.getOperands().end());
     }
   }
-  for (Operation &op : llvm::reverse(body)) {
-    auto known = properties.find(&op);
-    bool reaches = known != properties.end();
-    if (llvm::any_of(op.getResults(), [&](Value result) { return parts.isGradient(result); }))
-      continue; // the backward pass reads values of the forward pass
-    bool before = llvm::any_of(op.getResults(), [&](Value result) { return reaching.contains(result); });
-    if (reaches && !before)
-      known->second |= bit(policy::Predicate::last);
-    if (reaches || before)
-      reaching.insert(op.getOperands().begin(), op.getOperands().end());
-  }
+
+  TrainingParts parts;
+  DenseSet<StringRef> parameters;
+  DenseSet<Value> behind; // a contraction
+};
+} // namespace
+
+Layers::Layers(func::FuncOp function) {
+  Contractions contractions(function);
+  properties = contractions.properties;
   // Our own gradient ops carry the location of their forward op. Gradient ops of a file have their own.
   DenseMap<Location, unsigned> places;
-  for (Operation *op : forward)
+  Kinship kinship(contractions.weights);
+  for (Operation *op : contractions.forward) {
     places[op->getLoc()] |= properties[op];
-  Kinship kinship(weights);
-  for (Operation *op : forward)
     kinship.add(op, properties[op]);
-  for (Operation *op : backward) {
+  }
+  for (Operation *op : contractions.backward) {
     auto place = places.find(op->getLoc());
     if (std::optional<unsigned> found = place != places.end() ? place->second : kinship.find(op))
       properties[op] = *found;

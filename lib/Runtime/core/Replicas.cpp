@@ -21,9 +21,6 @@ using namespace mpt::rt;
 
 namespace {
 
-/// Whether the runtime gives the input, not the caller.
-bool isOwn(const mpt_tensor_desc &input) { return input.role != MPT_ROLE_INPUT; }
-
 /// Numbers that ranks compare in a step: the largest of each, and of its negative, are the same number where all agree.
 struct Agreement {
   static constexpr int pieces = 3, bitsOfPiece = 22; // whole numbers below 2^24 are exact in FP32
@@ -43,86 +40,6 @@ struct Agreement {
 };
 
 } // namespace
-
-int64_t mpt::rt::indexOf(const mpt_tensor_desc *table, int64_t count, const char *name, int64_t role) {
-  for (int64_t i = 0; i < count; ++i)
-    if (table[i].role == role && strcmp(table[i].name, name) == 0)
-      return i;
-  return -1;
-}
-
-std::vector<const mpt_function_desc *> ReplicatedStep::phasesOf(const mpt_module_desc &m) {
-  std::vector<const mpt_function_desc *> phases;
-  for (int64_t i = 0; i < m.num_functions; ++i)
-    if (m.functions[i].phase > 0)
-      phases.push_back(&m.functions[i]);
-  std::sort(phases.begin(), phases.end(), [](auto *a, auto *b) { return a->phase < b->phase; });
-  return phases;
-}
-
-mpt_status mpt::rt::checkDivides(const mpt_module_desc &module, int64_t replicas, int ranks) {
-  if (replicas % ranks == 0)
-    return MPT_OK;
-  return fail(MPT_INVALID_ARGUMENT,
-              "expected a number of processes that divides the %lld replicas of model '%s', got %d",
-              static_cast<long long>(replicas), module.name, ranks);
-}
-
-mpt_status mpt::rt::readReplicas(const mpt_module_desc &module, const Json &manifest,
-                                 std::unique_ptr<ReplicasOfModel> &out) {
-  const std::vector<const mpt_function_desc *> phases = ReplicatedStep::phasesOf(module);
-  if (phases.empty())
-    return MPT_OK;
-  const Json *found = manifest.find("replicas");
-  const Json *count = found ? found->find("count") : nullptr, *split = found ? found->find("split") : nullptr;
-  if (!count || !count->integral || count->integer < 0 || !split || split->kind != Json::Array)
-    return fail(MPT_BAD_FILE, "model '%s': expected 'replicas' with 'count' and 'split' in its manifest", module.name);
-  auto info = std::make_unique<ReplicasOfModel>();
-  info->count = count->integer;
-  for (const Json &name : split->array)
-    for (const mpt_function_desc *phase : phases) {
-      int64_t i = indexOf(phase->inputs, phase->num_inputs, name.string.c_str());
-      if (i >= 0 && phase->inputs[i].rank > 0)
-        info->split.insert(name.string);
-    }
-  out = std::move(info);
-  return MPT_OK;
-}
-
-GlobalStep::GlobalStep(const mpt_module_desc &module, const ReplicasOfModel &of, int64_t replicas) {
-  const std::vector<const mpt_function_desc *> parts = ReplicatedStep::phasesOf(module);
-  for (const mpt_function_desc *part : parts)
-    for (int64_t i = 0; i < part->num_inputs; ++i) {
-      mpt_tensor_desc input = part->inputs[i];
-      if (isOwn(input) || indexOf(inputs.data(), static_cast<int64_t>(inputs.size()), input.name) >= 0)
-        continue;
-      shapes.emplace_back(input.shape, input.shape + input.rank);
-      if (of.split.count(input.name)) {
-        shapes.back().front() *= replicas;
-        input.bytes *= replicas;
-      }
-      inputs.push_back(input);
-    }
-  for (size_t i = 0; i < inputs.size(); ++i)
-    inputs[i].shape = shapes[i].data();
-  function.name = ReplicatedStep::step;
-  function.num_inputs = static_cast<int64_t>(inputs.size());
-  function.inputs = inputs.data();
-  function.num_outputs = parts.back()->num_outputs;
-  function.outputs = parts.back()->outputs;
-}
-
-/// The phases and replicas of this process; `world` may be null.
-static StepLayout layoutOf(const mpt_module_desc &module, const ReplicasOfModel &of, const World *world) {
-  StepLayout layout;
-  const int64_t size = world ? world->size() : 1;
-  layout.phases = ReplicatedStep::phasesOf(module);
-  layout.split = of.split;
-  layout.replicas = of.count ? of.count : size;
-  layout.local = layout.replicas / size;
-  layout.first = world ? world->rank() * layout.local : 0;
-  return layout;
-}
 
 ReplicatedStep::ReplicatedStep(mpt_trainer &trainer, const ReplicasOfModel &of, std::shared_ptr<World> given)
     : world(given && given->size() > 1 ? std::move(given) : nullptr),
@@ -161,63 +78,6 @@ mpt_status ReplicatedStep::make(mpt_trainer &trainer, mpt_world *world, std::uni
   if (mpt_status status = made->compareStates(trainer, MPT_OK))
     return status;
   out = std::move(made);
-  return MPT_OK;
-}
-
-mpt_status mpt::rt::readExchanged(const StepLayout &layout, std::vector<ExchangedValue> &out) {
-  for (size_t phase = 0; phase + 1 < layout.phases.size(); ++phase)
-    for (int64_t i = 0; i < layout.phases[phase]->num_outputs; ++i) {
-      const mpt_tensor_desc &made = layout.phases[phase]->outputs[i];
-      const bool gathers = made.role == MPT_ROLE_GATHER, scatters = made.role == MPT_ROLE_SCATTER;
-      const bool is16Bits = made.dtype == MPT_FLOAT16 || made.dtype == MPT_BFLOAT16;
-      const int64_t dtype = gathers ? made.dtype : MPT_FLOAT32; // of the result
-      if (isKept(made))                                         // by KeptValues
-        continue;
-      bool fits = isExchanged(made) && (gathers || made.dtype == MPT_FLOAT32 || is16Bits);
-      size_t taken = 0;
-      const int64_t bytes = elementsOf(made) * sizeOf(dtype), all = gathers ? bytes * layout.replicas : bytes;
-      const int64_t row = scatters ? bytes / layout.replicas : all;
-      fits = fits && (!scatters || bytes % layout.replicas == 0);
-      for (size_t later = phase + 1; later < layout.phases.size(); ++later) {
-        const mpt_function_desc &f = *layout.phases[later];
-        if (int64_t input = indexOf(f.inputs, f.num_inputs, made.name, made.role); input >= 0) {
-          taken = taken ? taken : later;
-          fits = fits && f.inputs[input].dtype == dtype && f.inputs[input].bytes == row;
-        }
-      }
-      if (!fits || !taken)
-        return fail(MPT_BAD_FILE, "expected what '%s' makes as an input of a later function of the step, got '%s'",
-                    layout.phases[phase]->name, made.name);
-      const auto how = gathers                     ? ExchangedValue::Gather
-                       : scatters                  ? ExchangedValue::Scatter
-                       : made.role == MPT_ROLE_SUM ? ExchangedValue::Sum
-                                                   : ExchangedValue::Max;
-      out.push_back({made.name, how, phase, taken, i, made.dtype, elementsOf(made),
-                     gathers    ? made.bytes
-                     : scatters ? row
-                                : 0,
-                     all});
-    }
-  return MPT_OK;
-}
-
-mpt_status mpt::rt::checkIndicesOf(Device &device, const StepLayout &layout, size_t first,
-                                   const std::vector<const void *> &given) {
-  for (size_t phase = first; phase < layout.phases.size(); ++phase) {
-    const mpt_function_desc &f = *layout.phases[phase];
-    std::vector<const void *> inputs(static_cast<size_t>(f.num_inputs), nullptr);
-    for (int64_t k = 0; f.num_indices && k < layout.local; ++k) {
-      for (int64_t i = 0; i < f.num_inputs; ++i) {
-        const mpt_tensor_desc &want = f.inputs[i];
-        const int64_t from = indexOf(layout.global->inputs, layout.global->num_inputs, want.name);
-        if (from >= 0)
-          inputs[static_cast<size_t>(i)] = static_cast<const uint8_t *>(given[static_cast<size_t>(from)]) +
-                                           (layout.split.count(want.name) ? k * want.bytes : 0);
-      }
-      if (mpt_status status = checkIndices(device, f, inputs))
-        return status;
-    }
-  }
   return MPT_OK;
 }
 

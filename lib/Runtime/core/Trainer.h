@@ -68,6 +68,12 @@ namespace mpt::rt {
 /// library; zero for state that training creates. With `setSeed`, the state of the random generator becomes `seed`.
 mpt_status initializeState(mpt_trainer &trainer, const char *given, bool setSeed, uint64_t seed);
 
+/// MPT_OUT_OF_MEMORY for `bytes` of `what`; `largest` ends the text.
+mpt_status outOfMemory(const Device &device, const char *what, int64_t bytes, const std::string &largest = "");
+
+/// `status`, which keeps this rank from a collective that the others wait for: they are told.
+mpt_status abandoned(const mpt_trainer &trainer, mpt_status status);
+
 /// The state where the host can read it: the block itself, or a copy that `copy` owns.
 mpt_status hostState(const mpt_trainer &trainer, std::unique_ptr<Memory> &copy, const uint8_t *&out);
 

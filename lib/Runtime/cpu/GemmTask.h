@@ -34,131 +34,184 @@ struct Block {
   float *partial; // sums of earlier blocks of k, partialPitch apart; null when there is one block
 };
 
-void runBlock(const Block &block, const Operand &out, char *d, int64_t ldd, const Epilogue &e, bool direct) {
-  alignas(64) float local[MR * NR];
-  TileFn whole = block.tiles(block.rowsA, MR);
-  TileFn tail = block.rows % MR ? block.tiles(block.rowsA, block.rows % MR) : nullptr;
-  bool packed = block.tiles == anyTile<float> && block.ldb == NR, plain = packed && block.last && !e.flags;
-  const Epilogue edge{block.first ? e.flags : MPT_GEMM_ACCUMULATE, 1, nullptr};
-  for (int64_t j = 0; j < block.cols; j += NR) {
-    int64_t cols = block.cols - j < NR ? block.cols - j : NR;
-    const char *b = block.b + j / NR * block.panelBytes;
-    for (int64_t i = 0; i < block.rows; i += MR) {
-      int64_t rows = block.rows - i < MR ? block.rows - i : MR;
-      const float *a = block.a + (block.rowsA ? i * lead : i / MR * panelStride);
-      TileFn kernel = rows == MR ? whole : tail;
-      char *to = d + (i * ldd + j) * out.size;
-      if (direct && rows == MR && cols == NR) {
-        kernel(block.depth, a, b, block.ldb, reinterpret_cast<float *>(to), ldd,
-               block.first && !(e.flags & MPT_GEMM_ACCUMULATE) ? Onto::nothing : Onto::behind);
-      } else if (plain && rows == MR && cols == NR) {
-        const float *c = block.partial && !block.first ? block.partial + i * partialPitch + j : nullptr;
-        out.lastTile[block.rowsA](block.depth, a, reinterpret_cast<const float *>(b), c, to, ldd, e.alpha,
-                                  c ? block.earlier : Onto::nothing);
-      } else if (direct) {
-        kernel(block.depth, a, b, block.ldb, local, NR, Onto::nothing);
-        finishTile<float>(local, NR, to, ldd, rows, cols, edge, j);
-      } else {
-        // Sums of several blocks of k collect in `partial`; the last one leaves through the epilogue.
-        float *c = block.partial ? block.partial + i * partialPitch + j : local;
-        int64_t ldc = block.partial ? partialPitch : NR;
-        kernel(block.depth, a, b, block.ldb, c, ldc, block.first ? Onto::nothing : block.earlier);
-        if (block.last)
-          out.finish(c, ldc, to, ldd, rows, cols, e, j);
+/// A tile of a block: its first row and column in the block, its extents, its operands and its place in the result.
+struct TileAt {
+  bool isWhole() const { return rows == MR && cols == NR; }
+  int64_t row, column, rows, cols;
+  const float *a;
+  const char *b;
+  char *to;
+};
+
+/// Runs the tiles of a block.
+struct BlockRun {
+  BlockRun(const Block &block, const Operand &out, int64_t ldd, const Epilogue &e, bool direct)
+      : block(block), out(out), ldd(ldd), e(e), direct(direct),
+        plain(block.tiles == anyTile<float> && block.ldb == NR && block.last && !e.flags),
+        edge{block.first ? e.flags : MPT_GEMM_ACCUMULATE, 1, nullptr} {}
+
+  /// Results that collect in d itself.
+  inline void runDirect(const TileAt &at, TileFn kernel) {
+    if (at.isWhole())
+      return kernel(block.depth, at.a, at.b, block.ldb, reinterpret_cast<float *>(at.to), ldd,
+                    block.first && !(e.flags & MPT_GEMM_ACCUMULATE) ? Onto::nothing : Onto::behind);
+    kernel(block.depth, at.a, at.b, block.ldb, local, NR, Onto::nothing);
+    finishTile<float>(local, NR, at.to, ldd, at.rows, at.cols, edge, at.column);
+  }
+
+  /// Sums of several blocks of k collect in `partial`; the last one leaves through the epilogue.
+  inline void runPartial(const TileAt &at, TileFn kernel) {
+    float *earlier = block.partial ? block.partial + at.row * partialPitch + at.column : nullptr;
+    if (plain && at.isWhole()) {
+      const float *c = block.first ? nullptr : earlier;
+      return out.lastTile[block.rowsA](block.depth, at.a, reinterpret_cast<const float *>(at.b), c, at.to, ldd, e.alpha,
+                                       c ? block.earlier : Onto::nothing);
+    }
+    float *c = earlier ? earlier : local;
+    int64_t ldc = earlier ? partialPitch : NR;
+    kernel(block.depth, at.a, at.b, block.ldb, c, ldc, block.first ? Onto::nothing : block.earlier);
+    if (block.last)
+      out.finish(c, ldc, at.to, ldd, at.rows, at.cols, e, at.column);
+  }
+
+  void run(char *d) {
+    TileFn whole = block.tiles(block.rowsA, MR);
+    TileFn tail = block.rows % MR ? block.tiles(block.rowsA, block.rows % MR) : nullptr;
+    for (int64_t j = 0; j < block.cols; j += NR) {
+      int64_t cols = block.cols - j < NR ? block.cols - j : NR;
+      const char *b = block.b + j / NR * block.panelBytes;
+      for (int64_t i = 0; i < block.rows; i += MR) {
+        int64_t rows = block.rows - i < MR ? block.rows - i : MR;
+        const float *a = block.a + (block.rowsA ? i * lead : i / MR * panelStride);
+        const TileAt at{i, j, rows, cols, a, b, d + (i * ldd + j) * out.size};
+        TileFn kernel = rows == MR ? whole : tail;
+        if (direct)
+          runDirect(at, kernel);
+        else
+          runPartial(at, kernel);
       }
     }
   }
-}
 
-/// A GEMM of few columns.
-void runFew(const GemmTask &task, float *columns, float *sums, float *bias) {
-  const mpt_gemm_desc &g = *task.desc;
-  Epilogue e{g.flags & ~inputFlags, static_cast<float>(g.alpha), nullptr};
-  if (g.flags & MPT_GEMM_BIAS) {
-    widenBias(task, 0, g.n, bias);
-    e.bias = bias;
+  const Block &block;
+  const Operand &out;
+  const int64_t ldd;
+  const Epilogue &e;
+  const bool direct, plain; // plain: all that is left of a whole tile is to scale and store it
+  const Epilogue edge;
+  alignas(64) float local[MR * NR];
+};
+
+/// The loops over blocks of one GEMM, with scratch for packed operands, sums between blocks of k and a bias.
+struct BlockLoops {
+  BlockLoops(const GemmTask &task, float *scratch)
+      : task(task), g(*task.desc), opA(input(g, g.a_type)), opB(input(g, g.b_type)), opD(operand(g.d_type)),
+        packedA(scratch), packedB(packedA + (floatsA + 15) / 16 * 16), partial(packedB + floatsB),
+        bias(partial + floatsC), ordered(g.flags & MPT_GEMM_ORDERED), flags(g.flags & ~inputFlags) {
+    int64_t lanes = (g.k + perLane - 1) / perLane;
+    blocks = lanes > 0 ? (lanes + depthMax - 1) / depthMax : 1;
+    depth = (lanes + blocks - 1) / blocks * perLane;
+    // FP32 results with nothing to do afterwards collect in d itself.
+    direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1);
+    // Few rows do not repay packing B, where its rows are contiguous.
+    unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
   }
-  runThin(task, columns, sums, e);
-}
 
-void runGemm(const GemmTask &task, float *scratch) {
-  const mpt_gemm_desc &g = *task.desc;
-  const Operand &opA = input(g, g.a_type), &opB = input(g, g.b_type), &opD = operand(g.d_type);
-  float *packedA = scratch, *packedB = packedA + (floatsA + 15) / 16 * 16, *partial = packedB + floatsB;
-  float *bias = partial + floatsC;
-  const char *a = static_cast<const char *>(task.a), *b = static_cast<const char *>(task.b);
-  char *d = static_cast<char *>(task.d);
-  int64_t lanes = (g.k + perLane - 1) / perLane;
-  int64_t blocks = lanes > 0 ? (lanes + depthMax - 1) / depthMax : 1;
-  int64_t depth = (lanes + blocks - 1) / blocks * perLane;
-  const bool ordered = g.flags & MPT_GEMM_ORDERED;
-  const int64_t flags = g.flags & ~inputFlags;
-  if (!ordered && isThin(g, task.gather))
-    return runFew(task, packedB, partial, bias);
-  // FP32 results with nothing to do afterwards collect in d itself.
-  bool direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1);
-  bool rowsA = g.a_col == 1;
-  int64_t rowStep = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
-  // Few rows do not repay packing B, where its rows are contiguous.
-  bool unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
-  for (int64_t j0 = task.n0; j0 < task.n1; j0 += colsMax) {
-    int64_t cols = task.n1 - j0 < colsMax ? task.n1 - j0 : colsMax;
-    int64_t inPlace = unpackedB ? cols / NR * NR : 0; // columns read without packing
+  Epilogue epilogueOf(int64_t j0, int64_t cols) const {
     Epilogue e{flags, static_cast<float>(g.alpha), nullptr};
     if (flags & MPT_GEMM_BIAS) {
       widenBias(task, j0, cols, bias);
       e.bias = bias;
     }
-    for (int64_t s0 = task.m0; s0 < task.m1; s0 += rowStep) {
-      int64_t s1 = s0 + rowStep < task.m1 ? s0 + rowStep : task.m1;
-      for (int64_t q = 0; q < blocks; ++q) {
-        int64_t k0 = q * depth, k = g.k - k0 < depth ? g.k - k0 : depth;
-        const char *blockB = b + (k0 * g.b_row + j0 * g.b_col) * opB.size;
-        if (task.gather)
-          opB.packGather(*task.gather, task.b, k0, k, j0, cols, packedB);
-        else if (g.b_col == 1)
-          opB.packRowsB(blockB + inPlace * opB.size, g.b_row, k, cols - inPlace, packedB);
-        else
-          opB.packColumnsB(blockB, g.b_col, k, cols, packedB);
-        for (int64_t i0 = s0; i0 < s1; i0 += rowsMax) {
-          int64_t rows = s1 - i0 < rowsMax ? s1 - i0 : rowsMax;
-          const char *blockA = a + (i0 * g.a_row + k0 * g.a_col) * opA.size;
-          if (rowsA)
-            opA.packRowsA(blockA, g.a_row, rows, rows, k, packedA);
-          else
-            opA.packPanelsA(blockA, g.a_col, rows, g.m - i0, k, packedA);
-          char *to = d + (i0 * g.d_row + j0) * opD.size;
-          Block block{rows,
-                      inPlace,
-                      (k + perLane - 1) / perLane,
-                      rowsA,
-                      packedA,
-                      blockB,
-                      g.b_row,
-                      NR * opB.size,
-                      opB.unpackedTile,
-                      q == 0,
-                      q + 1 == blocks,
-                      ordered ? Onto::before : Onto::behind,
-                      blocks > 1 && !direct ? partial + (i0 - s0) * partialPitch : nullptr};
-          if (inPlace)
-            runBlock(block, opD, to, g.d_row, e, direct);
-          if (inPlace == cols)
-            continue;
-          block.cols = cols - inPlace;
-          block.b = reinterpret_cast<const char *>(packedB);
-          block.ldb = NR;
-          block.panelBytes = block.depth * NR * static_cast<int64_t>(sizeof(float));
-          block.tiles = anyTile<float>;
-          if (block.partial)
-            block.partial += inPlace;
-          Epilogue rest{e.flags, e.alpha, e.bias ? e.bias + inPlace : nullptr};
-          runBlock(block, opD, to + inPlace * opD.size, g.d_row, rest, direct);
-        }
-      }
+    return e;
+  }
+
+  /// Packs a block of B but for its first `inPlace` columns.
+  void packB(const char *from, int64_t k0, int64_t k, int64_t j0, int64_t cols, int64_t inPlace) const {
+    if (task.gather)
+      opB.packGather(*task.gather, task.b, k0, k, j0, cols, packedB);
+    else if (g.b_col == 1)
+      opB.packRowsB(from + inPlace * opB.size, g.b_row, k, cols - inPlace, packedB);
+    else
+      opB.packColumnsB(from, g.b_col, k, cols, packedB);
+  }
+
+  void packA(int64_t i0, int64_t rows, int64_t k0, int64_t k) const {
+    const char *from = static_cast<const char *>(task.a) + (i0 * g.a_row + k0 * g.a_col) * opA.size;
+    if (g.a_col == 1)
+      opA.packRowsA(from, g.a_row, rows, rows, k, packedA);
+    else
+      opA.packPanelsA(from, g.a_col, rows, g.m - i0, k, packedA);
+  }
+
+  /// Runs `block`, given with the B that is read in place, on its first `inPlace` columns, and on the rest with packed
+  /// B.
+  void runColumns(Block block, int64_t cols, int64_t inPlace, char *to, const Epilogue &e) const {
+    if (inPlace)
+      BlockRun(block, opD, g.d_row, e, direct).run(to);
+    if (inPlace == cols)
+      return;
+    block.cols = cols - inPlace;
+    block.b = reinterpret_cast<const char *>(packedB);
+    block.ldb = NR;
+    block.panelBytes = block.depth * NR * static_cast<int64_t>(sizeof(float));
+    block.tiles = anyTile<float>;
+    if (block.partial)
+      block.partial += inPlace;
+    const Epilogue rest{e.flags, e.alpha, e.bias ? e.bias + inPlace : nullptr};
+    BlockRun(block, opD, g.d_row, rest, direct).run(to + inPlace * opD.size);
+  }
+
+  /// Block `q` of k, for rows [s0, s1) and columns from j0.
+  void runDepth(int64_t q, int64_t s0, int64_t s1, int64_t j0, int64_t cols, const Epilogue &e) const {
+    const int64_t k0 = q * depth, k = g.k - k0 < depth ? g.k - k0 : depth;
+    const int64_t inPlace = unpackedB ? cols / NR * NR : 0; // columns read without packing
+    const char *blockB = static_cast<const char *>(task.b) + (k0 * g.b_row + j0 * g.b_col) * opB.size;
+    packB(blockB, k0, k, j0, cols, inPlace);
+    for (int64_t i0 = s0; i0 < s1; i0 += rowsMax) {
+      const int64_t rows = s1 - i0 < rowsMax ? s1 - i0 : rowsMax;
+      packA(i0, rows, k0, k);
+      const Block block{rows,
+                        inPlace,
+                        (k + perLane - 1) / perLane,
+                        g.a_col == 1,
+                        packedA,
+                        blockB,
+                        g.b_row,
+                        NR * opB.size,
+                        opB.unpackedTile,
+                        q == 0,
+                        q + 1 == blocks,
+                        ordered ? Onto::before : Onto::behind,
+                        blocks > 1 && !direct ? partial + (i0 - s0) * partialPitch : nullptr};
+      runColumns(block, cols, inPlace, static_cast<char *>(task.d) + (i0 * g.d_row + j0) * opD.size, e);
     }
   }
-}
+
+  void run() const {
+    if (!ordered && isThin(g, task.gather))
+      return runThin(task, packedB, partial, epilogueOf(0, g.n));
+    const int64_t rowStep = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
+    for (int64_t j0 = task.n0; j0 < task.n1; j0 += colsMax) {
+      const int64_t cols = task.n1 - j0 < colsMax ? task.n1 - j0 : colsMax;
+      const Epilogue e = epilogueOf(j0, cols);
+      for (int64_t s0 = task.m0; s0 < task.m1; s0 += rowStep)
+        for (int64_t q = 0; q < blocks; ++q)
+          runDepth(q, s0, s0 + rowStep < task.m1 ? s0 + rowStep : task.m1, j0, cols, e);
+    }
+  }
+
+  const GemmTask &task;
+  const mpt_gemm_desc &g;
+  const Operand &opA, &opB, &opD;
+  float *const packedA, *const packedB, *const partial, *const bias;
+  const bool ordered;
+  const int64_t flags;
+  int64_t blocks, depth; // of k
+  bool direct, unpackedB;
+};
+
+void runGemm(const GemmTask &task, float *scratch) { BlockLoops(task, scratch).run(); }
 
 constexpr int64_t gemmScratchBytes =
     static_cast<int64_t>(sizeof(float)) * ((floatsA + 15) / 16 * 16 + floatsB + floatsC + colsMax + NR);

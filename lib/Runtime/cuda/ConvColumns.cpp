@@ -78,67 +78,96 @@ Geometry geometryOf(const mpt_conv_desc &d, int64_t images) {
   return g;
 }
 
+/// Bytes of an image's columns.
+int64_t imageBytes(const mpt_conv_desc &d) {
+  const int64_t element = d.kind == MPT_CONV_BACKWARD_DATA ? 4 : sizeOf(d.x_type);
+  return product(d.out) * d.ic * product(d.kernel) * element;
+}
+
+int64_t weightsOf(const mpt_conv_desc &d) { return d.oc * (d.ic / d.groups) * product(d.kernel); }
+
+/// Operands are of one type; results of that type, or as they are summed.
+mpt_status checkTypes(const mpt_conv_desc &d) {
+  const int64_t results[] = {d.y_type, d.x_type, d.w_type}, result = results[d.kind];
+  const int64_t operand = d.kind == MPT_CONV_BACKWARD_DATA ? d.w_type : d.x_type;
+  const int64_t other = d.kind == MPT_CONV_FORWARD ? d.w_type : d.y_type;
+  if (suffixOf(operand) && other == operand && (result == operand || result == MPT_FLOAT32))
+    return MPT_OK;
+  return fail(MPT_UNSUPPORTED, "convolution: no kernel for %s with filters of %s and results of %s", nameOf(d.x_type),
+              nameOf(d.w_type), nameOf(d.y_type));
+}
+
+/// The site of `d` in `slot`, made anew where the slot has another one.
+mpt_status siteOf(CudaDevice &device, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d, ColumnsSite *&site) {
+  site = static_cast<ColumnsSite *>(slot.get());
+  if (site && memcmp(&site->desc, &d, sizeof d) == 0)
+    return MPT_OK;
+  auto fresh = std::make_unique<ColumnsSite>();
+  fresh->desc = d;
+  fresh->images = std::clamp<int64_t>(columnBytes / std::max<int64_t>(imageBytes(d), 1), 1, d.n);
+  Geometry geometry[3] = {geometryOf(d, fresh->images), geometryOf(d, d.n % fresh->images), {}};
+  geometry[2].total = weightsOf(d);
+  if (mpt_status status = device.place("convolution", geometry, sizeof geometry, fresh->geometry))
+    return status;
+  site = fresh.get();
+  slot = std::move(fresh);
+  return MPT_OK;
+}
+
+/// A convolution's tensors and scratch; gradients of weights collect in `sums`, in FP32.
+struct Buffers {
+  uint8_t *x, *w, *y, *columns, *sums;
+};
+
+/// The images from `first` on that fit a chunk.
+mpt_status runChunk(const mpt_exec *exec, ColumnsSite &site, const Buffers &buffers, int64_t first) {
+  CudaDevice &device = deviceOf(exec);
+  const mpt_conv_desc &d = site.desc;
+  const bool last = d.n - first < site.images, adds = first && d.kind == MPT_CONV_BACKWARD_WEIGHTS;
+  const int64_t images = std::min(site.images, d.n - first), rows = images * product(d.out);
+  uint8_t *geometry = site.geometry->start + (last ? sizeof(Geometry) : 0), *columns = buffers.columns;
+  uint8_t *xs = buffers.x + first * product(d.in) * d.ic * sizeOf(d.x_type);
+  uint8_t *ys = buffers.y + first * product(d.out) * d.oc * sizeOf(d.y_type);
+  mpt_gemm_desc g = gemmOf(d, rows);
+  if (adds)
+    g.flags |= MPT_GEMM_ACCUMULATE;
+  // The first GEMM of a sum and the ones that add to it differ.
+  std::unique_ptr<SiteCache> once, &kept = last ? once : site.gemms[adds];
+  if (d.kind == MPT_CONV_BACKWARD_DATA) {
+    if (mpt_status status = gemm(exec, kept, g, ys, buffers.w, nullptr, columns))
+      return status;
+    return launch(device, "col2im", d.x_type, {columns, xs, geometry});
+  }
+  if (mpt_status status = launch(device, "im2col", d.x_type, {xs, columns, geometry}))
+    return status;
+  if (d.kind == MPT_CONV_FORWARD)
+    return gemm(exec, kept, g, columns, buffers.w, nullptr, ys);
+  return gemm(exec, kept, g, ys, columns, nullptr, buffers.sums);
+}
+
 } // namespace
 
 mpt_status mpt::rt::convByColumns(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot, const mpt_conv_desc &d,
                                   void *x, void *w, void *y) {
   CudaDevice &device = deviceOf(exec);
-  // Operands of one type; results of that type, or as they are summed.
-  const int64_t result = d.kind == MPT_CONV_FORWARD ? d.y_type : d.kind == MPT_CONV_BACKWARD_DATA ? d.x_type : d.w_type;
-  const int64_t operand = d.kind == MPT_CONV_BACKWARD_DATA ? d.w_type : d.x_type;
-  const int64_t other = d.kind == MPT_CONV_FORWARD ? d.w_type : d.y_type;
-  if (!suffixOf(operand) || other != operand || (result != operand && result != MPT_FLOAT32))
-    return fail(MPT_UNSUPPORTED, "convolution: no kernel for %s with filters of %s and results of %s", nameOf(d.x_type),
-                nameOf(d.w_type), nameOf(d.y_type));
-  const bool backwardData = d.kind == MPT_CONV_BACKWARD_DATA, backwardWeights = d.kind == MPT_CONV_BACKWARD_WEIGHTS;
-  const int64_t sizeX = sizeOf(d.x_type), sizeY = sizeOf(d.y_type), element = backwardData ? 4 : sizeX;
-  const int64_t image = product(d.out) * d.ic * product(d.kernel) * element;
-  const int64_t weights = d.oc * (d.ic / d.groups) * product(d.kernel);
-  auto *site = static_cast<ColumnsSite *>(slot.get());
-  if (!site || memcmp(&site->desc, &d, sizeof d) != 0) {
-    auto fresh = std::make_unique<ColumnsSite>();
-    fresh->desc = d;
-    fresh->images = std::clamp<int64_t>(columnBytes / std::max<int64_t>(image, 1), 1, d.n);
-    Geometry geometry[3] = {geometryOf(d, fresh->images), geometryOf(d, d.n % fresh->images), {}};
-    geometry[2].total = weights;
-    if (mpt_status status = device.place("convolution", geometry, sizeof geometry, fresh->geometry))
-      return status;
-    site = fresh.get();
-    slot = std::move(fresh);
-  }
+  if (mpt_status status = checkTypes(d))
+    return status;
+  ColumnsSite *site = nullptr;
+  if (mpt_status status = siteOf(device, slot, d, site))
+    return status;
   // Scratch: the workspace of GEMMs, the columns, then sums of weights' gradients.
   auto rounded = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
-  const int64_t columnsAt = BlasLibrary::workspaceBytes, sumsAt = columnsAt + rounded(site->images * image);
-  uint8_t *scratch = device.scratch(sumsAt + (backwardWeights ? rounded(weights * 4) : 0));
+  const bool isWeights = d.kind == MPT_CONV_BACKWARD_WEIGHTS, narrow = isWeights && d.w_type != MPT_FLOAT32;
+  const int64_t columnsAt = BlasLibrary::workspaceBytes, sumsAt = columnsAt + rounded(site->images * imageBytes(d));
+  uint8_t *scratch = device.scratch(sumsAt + (isWeights ? rounded(weightsOf(d) * 4) : 0));
   if (!scratch)
     return MPT_OUT_OF_MEMORY;
-  uint8_t *columns = scratch + columnsAt;
-  bool narrow = backwardWeights && d.w_type != MPT_FLOAT32;
-  uint8_t *sums = narrow ? scratch + sumsAt : static_cast<uint8_t *>(w);
-  for (int64_t first = 0; first < d.n; first += site->images) {
-    bool last = d.n - first < site->images;
-    int64_t images = std::min(site->images, d.n - first), rows = images * product(d.out);
-    uint8_t *geometry = site->geometry->start + (last ? sizeof(Geometry) : 0);
-    uint8_t *xs = static_cast<uint8_t *>(x) + first * product(d.in) * d.ic * sizeX;
-    uint8_t *ys = static_cast<uint8_t *>(y) + first * product(d.out) * d.oc * sizeY;
-    mpt_gemm_desc g = gemmOf(d, rows);
-    if (!backwardData)
-      if (mpt_status status = launch(device, "im2col", d.x_type, {xs, columns, geometry}))
-        return status;
-    if (backwardWeights && first)
-      g.flags |= MPT_GEMM_ACCUMULATE;
-    // The first GEMM of a sum and the ones that add to it differ.
-    std::unique_ptr<SiteCache> once, *kept = last ? &once : &site->gemms[first && backwardWeights];
-    const void *a = d.kind == MPT_CONV_FORWARD ? columns : ys;
-    const void *b = backwardWeights ? columns : static_cast<const uint8_t *>(w);
-    void *result = d.kind == MPT_CONV_FORWARD ? ys : backwardData ? columns : sums;
-    if (mpt_status status = gemm(exec, *kept, g, a, b, nullptr, result))
+  auto bytes = [](void *data) { return static_cast<uint8_t *>(data); };
+  const Buffers buffers{bytes(x), bytes(w), bytes(y), scratch + columnsAt, narrow ? scratch + sumsAt : bytes(w)};
+  for (int64_t first = 0; first < d.n; first += site->images)
+    if (mpt_status status = runChunk(exec, *site, buffers, first))
       return status;
-    if (backwardData)
-      if (mpt_status status = launch(device, "col2im", d.x_type, {columns, xs, geometry}))
-        return status;
-  }
   if (!narrow)
     return MPT_OK;
-  return launch(device, "narrow", d.w_type, {sums, w, site->geometry->start + 2 * sizeof(Geometry)});
+  return launch(device, "narrow", d.w_type, {buffers.sums, w, site->geometry->start + 2 * sizeof(Geometry)});
 }

@@ -51,19 +51,20 @@ int64_t findKernel(const CudaDevice &device, const mpt_conv_desc &d, std::initia
   return device.kernelNumber((name + (vectors ? "_v" : "_s")).c_str());
 }
 
-/// The words that the kernel reads; sets the slices of `site`.
-std::vector<int32_t> wordsOf(const mpt_conv_desc &d, ImplicitSite &site) {
-  const bool data = d.kind == MPT_CONV_BACKWARD_DATA, weights = isWeights(d);
-  const conv::TileShape tile = conv::tileShape(weights, operandType(d) == MPT_FLOAT32);
-  std::vector<int32_t> words(conv::Fixed);
-  auto set = [&](int64_t at, int64_t value) { words[static_cast<size_t>(at)] = static_cast<int32_t>(value); };
-  auto setDivisor = [&](int64_t multiply, int64_t shift, int64_t n) {
+/// The words that a kernel reads, in the making.
+struct Words {
+  explicit Words(int64_t images) : positions(images) {}
+
+  void set(int64_t at, int64_t value) { words[static_cast<size_t>(at)] = static_cast<int32_t>(value); }
+  void setDivisor(int64_t multiply, int64_t shift, int64_t n) {
     conv::Divisor divisor = conv::divisorOf(std::max<int64_t>(n, 1));
     set(multiply, divisor.multiply);
     set(shift, divisor.shift);
-  };
-  int64_t classes = 1, positions = d.n;
-  for (int i = 0; i < 3; ++i) {
+  }
+
+  /// Spatial dimension `i`, with its table of taps by residue.
+  void setDimension(const mpt_conv_desc &d, int i) {
+    const bool data = d.kind == MPT_CONV_BACKWARD_DATA;
     const int64_t s = d.stride[i], common = std::gcd(s, d.dilation[i]), residues = data ? s : 1;
     const int64_t grid = data ? ceilDiv(d.in[i], s) : d.out[i], step = data ? s / common : 1;
     positions *= grid;
@@ -93,34 +94,46 @@ std::vector<int32_t> wordsOf(const mpt_conv_desc &d, ImplicitSite &site) {
       setDivisor(entry + conv::CountMultiply, entry + conv::CountShift, count);
     }
   }
+
+  std::vector<int32_t> words = std::vector<int32_t>(conv::Fixed);
+  int64_t positions, classes = 1;
+};
+
+/// The words that the kernel reads; sets the slices of `site`.
+std::vector<int32_t> wordsOf(const mpt_conv_desc &d, ImplicitSite &site) {
+  const bool data = d.kind == MPT_CONV_BACKWARD_DATA, weights = isWeights(d);
+  const conv::TileShape tile = conv::tileShape(weights, operandType(d) == MPT_FLOAT32);
+  Words out(d.n);
+  for (int i = 0; i < 3; ++i)
+    out.setDimension(d, i);
   const int64_t ic = d.ic / d.groups, oc = d.oc / d.groups, taps = product(d.kernel);
-  const int64_t channels = data ? oc : ic, rows = weights ? oc : positions,
+  const int64_t channels = data ? oc : ic, rows = weights ? oc : out.positions,
                 columns = weights ? taps * ic
                           : data  ? ic
                                   : oc;
   const int64_t tiles = ceilDiv(rows, tile.rows) * ceilDiv(columns, tile.columns) * d.groups;
   if (weights) {
     // Slices enough for all blocks, if they are not too short.
-    const int64_t chunks = ceilDiv(positions, tile.depth), most = sliceBytes / 4 / (d.oc * taps * ic);
+    const int64_t chunks = ceilDiv(out.positions, tile.depth), most = sliceBytes / 4 / (d.oc * taps * ic);
     int64_t slices =
         std::clamp<int64_t>(std::min(conv::gridBlocks / tiles, chunks / leastChunks), 1, std::max<int64_t>(most, 1));
     const int64_t length = ceilDiv(chunks, slices);
-    site.slices = classes = ceilDiv(chunks, length);
-    set(conv::SliceChunks, length);
-    set(conv::Positions, positions);
+    site.slices = out.classes = ceilDiv(chunks, length);
+    out.set(conv::SliceChunks, length);
+    out.set(conv::Positions, out.positions);
   }
-  set(conv::Tiles, tiles * classes);
-  set(conv::RowTiles, ceilDiv(rows, tile.rows));
-  set(conv::ColumnTiles, ceilDiv(columns, tile.columns));
-  set(conv::Classes, classes);
-  set(conv::Rows, rows);
-  set(conv::Columns, columns);
-  set(conv::Channels, channels);
-  setDivisor(conv::ChannelsMultiply, conv::ChannelsShift, channels);
-  set(conv::SourceChannels, data ? d.oc : d.ic);
-  set(conv::TargetChannels, data ? d.ic : d.oc);
-  set(conv::Taps, taps);
-  return words;
+  out.set(conv::Tiles, tiles * out.classes);
+  out.set(conv::RowTiles, ceilDiv(rows, tile.rows));
+  out.set(conv::ColumnTiles, ceilDiv(columns, tile.columns));
+  out.set(conv::Classes, out.classes);
+  out.set(conv::Rows, rows);
+  out.set(conv::Columns, columns);
+  out.set(conv::Channels, channels);
+  out.setDivisor(conv::ChannelsMultiply, conv::ChannelsShift, channels);
+  out.set(conv::SourceChannels, data ? d.oc : d.ic);
+  out.set(conv::TargetChannels, data ? d.ic : d.oc);
+  out.set(conv::Taps, taps);
+  return std::move(out.words);
 }
 
 mpt_status prepare(CudaDevice &device, ImplicitSite &site, int64_t kernel) {

@@ -1,215 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt_cuda_gemm: GEMMs through cuBLASLt, with the algorithm that measured fastest.
-#include "cuda/Gemm.h"
-#include "cuda/Blas.h"
+#include "cuda/GemmSite.h"
 
 #include "core/Types.h"
 
-#include <algorithm>
 #include <cstring>
 #include <sstream>
+#include <vector>
 
 using namespace mpt::rt;
 
 namespace {
 
-int dataType(int64_t dtype) {
-  switch (dtype) {
-  case MPT_FLOAT32:
-    return lt::R32F;
-  case MPT_FLOAT64:
-    return lt::R64F;
-  case MPT_FLOAT16:
-    return lt::R16F;
-  case MPT_BFLOAT16:
-    return lt::R16BF;
-  case MPT_FLOAT8E4M3FN:
-    return lt::R8FE4M3;
-  case MPT_FLOAT8E5M2:
-    return lt::R8FE5M2;
-  default:
-    return -1;
-  }
-}
-
-/// A matrix as cuBLASLt sees it: column-major, so that our row-major matrices are their own transposes there.
-struct Operand {
-  int64_t type, rows, cols, lead, batch0, batch1; // batch strides
-  int operation = lt::N;
-};
-
-/// Greatest power of two, up to 256 bytes, that divides an address and all strides between matrices.
-uint32_t alignmentOf(const void *p, const Operand &m) {
-  int64_t size = sizeOf(m.type);
-  uint64_t bits = reinterpret_cast<uint64_t>(p) | static_cast<uint64_t>(m.batch0 * size) |
-                  static_cast<uint64_t>(m.batch1 * size) | static_cast<uint64_t>(m.lead * size) | 256;
-  return static_cast<uint32_t>(bits & (~bits + 1));
-}
-
-constexpr int searchRounds = 3, quickAlgorithms = 8;
-
-struct GemmSite : SiteCache {
-  explicit GemmSite(const lt::Functions &api) : api(api) {}
-  ~GemmSite() override {
-    for (lt::Layout layout : {a, b, d})
-      if (layout)
-        api.MatrixLayoutDestroy(layout);
-    if (matmul)
-      api.MatmulDescDestroy(matmul);
-  }
-  const lt::Functions &api;
-  mpt_gemm_desc desc;
-  uint32_t alignments[3];
-  const void *bias;
-  OperandScales scales;
-  Chain chain;
-  bool tf32 = false;                // operands are FP32, and rounded to TF32
-  bool fastSums = false;            // CUBLASLT_MATMUL_DESC_FAST_ACCUM
-  std::unique_ptr<ApartGemm> apart; // for chained flags
-  bool isApart = false;             // the better way, or the only one
-  lt::MatmulDesc matmul = nullptr;
-  lt::Layout a = nullptr, b = nullptr, d = nullptr;
-  lt::Heuristic chosen;
-  bool remembered = false;                   // chosen by an earlier process, not tried in this one
-  int64_t calls = 1, strides[3] = {0, 0, 0}; // calls: one a matrix of the batch that the strided one does not cover
-};
-
-mpt_status ltCheck(lt::Status status, const char *what) {
-  return status == lt::Success ? MPT_OK : fail(MPT_INTERNAL, "%s: cuBLASLt status %d", what, status);
-}
-
-/// Our a and b trade places: the column-major GEMM is the transpose of ours.
-void operandsOf(const mpt_gemm_desc &g, Operand &a, Operand &b, Operand &d) {
-  auto transposed = [](int64_t type, int64_t rows, int64_t cols, int64_t row, int64_t col, int64_t batch0,
-                       int64_t batch1) {
-    Operand m{type, cols, rows, row, batch0, batch1, lt::N};
-    if (col != 1) { // contiguous along our rows' index: seen column-major it is not transposed
-      m.rows = rows;
-      m.cols = cols;
-      m.lead = col;
-      m.operation = lt::T;
-    }
-    m.lead = std::max(m.lead, m.rows);
-    return m;
-  };
-  a = transposed(g.b_type, g.k, g.n, g.b_row, g.b_col, g.b_batch0, g.b_batch1);
-  b = transposed(g.a_type, g.m, g.k, g.a_row, g.a_col, g.a_batch0, g.a_batch1);
-  d = transposed(g.d_type, g.m, g.n, g.d_row, 1, g.d_batch0, g.d_batch1);
-}
-
-mpt_status epilogueOf(const mpt_gemm_desc &g, int &epilogue) {
-  epilogue = 0;
-  if (g.flags & MPT_GEMM_BIAS)
-    epilogue |= lt::Bias;
-  if (g.flags & MPT_GEMM_RELU)
-    epilogue |= lt::Relu;
-  if (g.flags & MPT_GEMM_GELU_TANH)
-    epilogue |= lt::Gelu;
-  if (g.flags & MPT_GEMM_KEEP)
-    epilogue |= lt::Aux;
-  if (g.flags & MPT_GEMM_RELU_GRADIENT)
-    epilogue |= lt::ReluGradient;
-  if (g.flags & MPT_GEMM_GELU_TANH_GRADIENT)
-    epilogue |= lt::GeluGradient;
-  if (g.flags & MPT_GEMM_SUM_D)
-    epilogue |= lt::SumD;
-  // a and b trade places.
-  if (g.flags & MPT_GEMM_SUM_A)
-    epilogue |= lt::SumB;
-  if (g.flags & MPT_GEMM_SUM_B)
-    epilogue |= lt::SumA;
-  if (g.flags & MPT_GEMM_GELU_ERF)
-    return fail(MPT_UNSUPPORTED, "gemm: cuBLASLt has no GELU by erf");
-  if (!epilogue)
-    epilogue = lt::Default;
-  return MPT_OK;
-}
-
-int computeTypeOf(const GemmSite &site) {
-  if (site.desc.a_type == MPT_FLOAT64)
-    return lt::Compute64F;
-  return site.tf32 ? lt::Compute32FFromTF32 : lt::Compute32F;
-}
-
-/// Descriptions of the GEMM for cuBLASLt.
-mpt_status build(GemmSite &site) {
-  const mpt_gemm_desc &g = site.desc;
-  const lt::Functions &api = site.api;
-  Operand a, b, d;
-  operandsOf(g, a, b, d);
-  // One strided batch where the two dimensions are one; else the smaller of them is walked by calls.
-  int64_t batch = g.batch0 * g.batch1;
-  Operand *all[] = {&a, &b, &d};
-  bool one = g.batch0 == 1 || g.batch1 == 1 ||
-             std::all_of(all, all + 3, [&](Operand *m) { return m->batch0 == m->batch1 * g.batch1; });
-  int64_t strided[3];
-  for (int i = 0; i < 3; ++i) {
-    Operand &m = *all[i];
-    strided[i] = m.batch1;
-    if (one && g.batch1 == 1)
-      strided[i] = m.batch0;
-    if (!one) {
-      bool inner = g.batch1 >= g.batch0; // the strided one
-      strided[i] = inner ? m.batch1 : m.batch0;
-      site.strides[i] = inner ? m.batch0 : m.batch1;
-      batch = std::max(g.batch0, g.batch1);
-      site.calls = std::min(g.batch0, g.batch1);
-    }
-  }
-  bool exact = g.a_type == MPT_FLOAT64;
-  int epilogue = 0;
-  if (mpt_status status = epilogueOf(g, epilogue))
-    return status;
-  lt::Status status = api.MatmulDescCreate(&site.matmul, computeTypeOf(site), exact ? lt::R64F : lt::R32F);
-  auto set = [&](int attribute, const auto &value) {
-    if (!status)
-      status = api.MatmulDescSetAttribute(site.matmul, attribute, &value, sizeof value);
-  };
-  set(lt::TransA, a.operation);
-  set(lt::TransB, b.operation);
-  set(lt::EpilogueAttribute, epilogue);
-  if (site.fastSums) {
-    constexpr int8_t yes = 1;
-    set(lt::FastSums, yes);
-  }
-  if (g.flags & MPT_GEMM_BIAS) {
-    set(lt::BiasPointer, site.bias);
-    int type = dataType(g.bias_type);
-    set(lt::BiasDataType, type);
-  }
-  if (site.chain.sums) {
-    set(lt::BiasPointer, site.chain.sums);
-    int type = dataType(g.bias_type);
-    set(lt::BiasDataType, type);
-  }
-  if (site.chain.aux) {
-    constexpr int64_t bits = 128; // of ReLU's mask lie together
-    bool mask = (g.flags & (MPT_GEMM_RELU | MPT_GEMM_RELU_GRADIENT)) != 0;
-    int64_t lead = mask ? (g.n + bits - 1) / bits * bits : d.lead;
-    set(lt::AuxPointer, site.chain.aux);
-    set(lt::AuxLead, lead);
-  }
-  // Ours and theirs trade places here as well.
-  if (site.scales.b)
-    set(lt::ScaleA, site.scales.b);
-  if (site.scales.a)
-    set(lt::ScaleB, site.scales.a);
-  lt::Layout *layouts[] = {&site.a, &site.b, &site.d};
-  for (int i = 0; i < 3; ++i) {
-    const Operand &m = *all[i];
-    if (!status)
-      status = api.MatrixLayoutCreate(layouts[i], dataType(m.type), static_cast<uint64_t>(m.rows),
-                                      static_cast<uint64_t>(m.cols), m.lead);
-    if (batch > 1) {
-      auto count = static_cast<int32_t>(batch);
-      if (!status)
-        status = api.MatrixLayoutSetAttribute(*layouts[i], lt::BatchCount, &count, sizeof count);
-      if (!status)
-        status = api.MatrixLayoutSetAttribute(*layouts[i], lt::StridedBatchOffset, &strided[i], sizeof strided[i]);
-    }
-  }
-  return ltCheck(status, "describing a GEMM");
-}
+constexpr int searchRounds = 3;
+constexpr size_t quickAlgorithms = 8, allAlgorithms = 24; // that cuBLASLt is asked for
 
 /// alpha or beta in the type that scales GEMMs of these types.
 struct Scale {
@@ -287,22 +91,20 @@ bool readAlgorithm(const std::string &text, lt::Heuristic &out) {
   return words && out.workspace <= static_cast<size_t>(BlasLibrary::workspaceBytes);
 }
 
-/// The fastest of cuBLASLt's proposals: measured on the operands themselves, whose result the real GEMM replaces.
-/// Chained flags may be faster apart.
-mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
-  CudaDevice &device = deviceOf(exec);
-  std::string key = keyOf(site);
-  const Effort search = device.options.search;
-  if (const std::string *known = device.chosen.find(blas.maker, key, search); known && !site.remembered) {
-    site.isApart = site.apart && *known == apart;
-    site.remembered = !site.isApart && readAlgorithm(*known, site.chosen);
-    if (site.isApart || site.remembered)
-      return MPT_OK;
-  }
+/// Takes the choice of an earlier process, where there is one that can be read.
+bool takeKnown(CudaDevice &device, const BlasLibrary &blas, GemmSite &site, const std::string &key) {
+  const std::string *known = device.chosen.find(blas.maker, key, device.options.search);
+  const bool hasFailed = site.remembered;
   site.remembered = false;
-  constexpr int most = 24;
-  const int wanted = search == Effort::Full ? most : quickAlgorithms;
-  lt::Heuristic found[most];
+  if (!known || hasFailed)
+    return false;
+  site.isApart = site.apart && *known == apart;
+  site.remembered = !site.isApart && readAlgorithm(*known, site.chosen);
+  return site.isApart || site.remembered;
+}
+
+/// cuBLASLt's proposals, the one that it takes for the fastest first.
+lt::Status propose(BlasLibrary &blas, const GemmSite &site, std::vector<lt::Heuristic> &found) {
   int count = 0;
   lt::Preference preference = nullptr;
   lt::Status status = blas.api.MatmulPreferenceCreate(&preference);
@@ -321,44 +123,63 @@ mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const
   set(lt::AlignmentD, site.alignments[2]);
   if (!status)
     status = blas.api.MatmulAlgoGetHeuristic(blas.handle, site.matmul, site.a, site.b, site.d, site.d, preference,
-                                             wanted, found, &count);
+                                             static_cast<int>(found.size()), found.data(), &count);
   if (preference)
     blas.api.MatmulPreferenceDestroy(preference);
+  found.resize(static_cast<size_t>(count));
+  return status;
+}
+
+/// Takes the fastest of the proposals, measured on the operands themselves, or the GEMM apart where that is faster.
+void measure(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const std::vector<lt::Heuristic> &found,
+             const void *a, const void *b, void *d) {
+  CudaDevice &device = deviceOf(exec);
+  float best = -1;
+  auto isBest = [&](float time) { return time >= 0 && (best < 0 || time < best); };
+  for (const lt::Heuristic &how : found) {
+    lt::Status tried = how.state;
+    float time = tried ? -1 : device.fastest(searchRounds, [&] {
+      return !multiply(device, blas, site, how, a, b, d, &tried) && tried == lt::Success;
+    });
+    if (!isBest(time))
+      continue;
+    best = time;
+    site.chosen = how;
+  }
+  if (site.apart)
+    site.isApart = isBest(device.fastest(
+        searchRounds, [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); }));
+}
+
+/// The fastest of cuBLASLt's proposals: measured on the operands themselves, whose result the real GEMM replaces.
+/// Chained flags may be faster apart.
+mpt_status choose(const mpt_exec *exec, BlasLibrary &blas, GemmSite &site, const void *a, const void *b, void *d) {
+  CudaDevice &device = deviceOf(exec);
   const mpt_gemm_desc &g = site.desc;
-  site.isApart = site.apart && (status == lt::NotSupported || (!status && !count));
+  const std::string key = keyOf(site);
+  const Effort search = device.options.search;
+  if (takeKnown(device, blas, site, key))
+    return MPT_OK;
+  std::vector<lt::Heuristic> found(search == Effort::Full ? allAlgorithms : quickAlgorithms);
+  const lt::Status status = propose(blas, site, found);
+  const bool hasNone = status == lt::NotSupported || (!status && found.empty());
+  site.isApart = site.apart && hasNone;
   if (site.isApart)
     return MPT_OK;
-  if (status == lt::NotSupported || (!status && !count))
+  if (hasNone)
     return fail(MPT_UNSUPPORTED, "gemm: cuBLASLt has no algorithm for %s x %s -> %s, %lld x %lld x %lld",
                 nameOf(g.a_type), nameOf(g.b_type), nameOf(g.d_type), static_cast<long long>(g.m),
                 static_cast<long long>(g.n), static_cast<long long>(g.k));
   if (status)
     return ltCheck(status, "choosing an algorithm for a GEMM");
   site.chosen = found[0];
-  if (search == Effort::Off) {
-    device.chosen.remember(blas.maker, key, search, textOf(site.chosen));
-    return MPT_OK;
-  }
   // A sum into d cannot be tried without changing d.
-  if ((count > 1 || site.apart) && device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE)) {
-    float best = -1;
-    for (int i = 0; i < count; ++i) {
-      lt::Status tried = found[i].state;
-      float time = tried ? -1 : device.fastest(searchRounds, [&] {
-        return !multiply(device, blas, site, found[i], a, b, d, &tried) && tried == lt::Success;
-      });
-      if (time >= 0 && (best < 0 || time < best)) {
-        best = time;
-        site.chosen = found[i];
-      }
-    }
-    if (site.apart) {
-      float time = device.fastest(searchRounds,
-                                  [&] { return !site.apart->run(exec, a, b, site.bias, d, site.scales, site.chain); });
-      site.isApart = time >= 0 && (best < 0 || time < best);
-    }
-    device.chosen.remember(blas.maker, key, search, site.isApart ? apart : textOf(site.chosen));
-  }
+  const bool canMeasure = device.warming && !device.capturing && !(g.flags & MPT_GEMM_ACCUMULATE);
+  if (search != Effort::Off && !(canMeasure && (found.size() > 1 || site.apart)))
+    return MPT_OK;
+  if (search != Effort::Off)
+    measure(exec, blas, site, found, a, b, d);
+  device.chosen.remember(blas.maker, key, search, site.isApart ? apart : textOf(site.chosen));
   return MPT_OK;
 }
 
@@ -382,7 +203,7 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
                          const void *b, const void *bias, void *d, const OperandScales &scales, const Chain &chain) {
   CudaDevice &device = deviceOf(exec);
   for (int64_t type : {g.a_type, g.b_type, g.d_type})
-    if (dataType(type) < 0)
+    if (blasType(type) < 0)
       return fail(MPT_UNSUPPORTED, "gemm: no kernel for %s", nameOf(type));
   if ((scales.a || scales.b) && (sizeOf(g.a_type) != 1 || sizeOf(g.b_type) != 1))
     return fail(MPT_INVALID_ARGUMENT, "gemm: expected 8-bit operands for scales, got %s and %s", nameOf(g.a_type),
@@ -396,12 +217,8 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
   BlasLibrary *blas = device.blas();
   if (!blas)
     return MPT_UNSUPPORTED;
-  Operand operands[3];
-  operandsOf(g, operands[0], operands[1], operands[2]);
-  const void *pointers[] = {b, a, d};
   uint32_t alignments[3];
-  for (int i = 0; i < 3; ++i)
-    alignments[i] = alignmentOf(pointers[i], operands[i]);
+  alignmentsOf(g, a, b, d, alignments);
   auto *site = static_cast<GemmSite *>(slot.get());
   if (!site || memcmp(&site->desc, &g, sizeof g) != 0 || memcmp(site->alignments, alignments, sizeof alignments) != 0 ||
       site->bias != bias || site->scales.a != scales.a || site->scales.b != scales.b || site->chain.aux != chain.aux ||
@@ -422,7 +239,7 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
       else if (mpt_status status = device.capturing ? MPT_OK : ApartGemm::make(device, g, fresh->apart))
         return status;
     }
-    if (mpt_status status = build(*fresh))
+    if (mpt_status status = describeGemm(*fresh))
       return status;
     if (mpt_status status = choose(exec, *blas, *fresh, a, b, d))
       return status;

@@ -62,6 +62,7 @@ class MpiCommunicator : public Communicator {
   Failure postPart(int peer, void *data, int64_t bytes, bool sends);
   Failure check(int peer, const Tag &tag, int64_t begin);
   Failure advance(const Tag &tag, int64_t begin, bool &done, bool &moved);
+  Failure checkMissing(const Tag &tag, int64_t begin);
   Failure converse(const Tag &tag);
   void giveUp();
   bool allLeft() const;
@@ -257,6 +258,26 @@ Failure MpiCommunicator::advance(const Tag &tag, int64_t begin, bool &done, bool
   return {};
 }
 
+/// Whose message is missing: peers that have left, or that take longer than a world waits.
+Failure MpiCommunicator::checkMissing(const Tag &tag, int64_t begin) {
+  for (int peer = 0; peer < size; ++peer) {
+    const Message &message = messages[static_cast<size_t>(peer)];
+    if (!message.receives || message.checked)
+      continue;
+    if (peers.hasLeft(peer)) {
+      // Messages that it sent before it left are there by now.
+      if (Failure failure = check(peer, tag, begin))
+        return failure;
+      if (!message.checked)
+        return leftEarly(peer, tag);
+      continue;
+    }
+    if (Failure failure = peers.impatience(peer, tag))
+      return failure;
+  }
+  return {};
+}
+
 Failure MpiCommunicator::converse(const Tag &tag) {
   int64_t begin = nanoseconds(), lastTurn = 0;
   constexpr int64_t betweenTurns = 5000000; // notices are looked at every 5 ms
@@ -278,19 +299,8 @@ Failure MpiCommunicator::converse(const Tag &tag) {
         news = failure;
         return {};
       }
-      for (int peer = 0; peer < size; ++peer) {
-        Message &message = messages[static_cast<size_t>(peer)];
-        if (message.receives && !message.checked && peers.hasLeft(peer)) {
-          // Messages that it sent before it left are there by now.
-          if (Failure failure = check(peer, tag, begin))
-            return failure;
-          if (!message.checked)
-            return leftEarly(peer, tag);
-        }
-        if (message.receives && !message.checked)
-          if (Failure failure = peers.impatience(peer, tag))
-            return failure;
-      }
+      if (Failure failure = checkMissing(tag, begin))
+        return failure;
     }
     // MPI moves data inside its calls alone. Who has nothing to move leaves the processor to threads that compute.
     pauses = moved ? 0 : pauses + 1;

@@ -210,36 +210,102 @@ void multiply(const Desc &desc, double alpha, const void *a, const Matrix &la, c
   int64_t k = ta ? la.rows : la.cols;
   std::vector<double> column(static_cast<size_t>(k));
   std::vector<float> sums(static_cast<size_t>(ld.rows));
+  auto product = [&](int64_t batch, int64_t i) {
+    double exact = 0;
+    float sum = 0;
+    for (int64_t n = 0; n < k; ++n) {
+      const int64_t p = backwards ? k - 1 - n : n; // algorithms differ in their roundings
+      double x = load(typeA, a, batch * la.stride + (ta ? i * la.lead + p : p * la.lead + i));
+      double term = x * column[static_cast<size_t>(p)];
+      exact += term;
+      sum += static_cast<float>(term);
+    }
+    return wide ? exact : static_cast<double>(sum);
+  };
   if (desc.epilogue & (lt::SumA | lt::SumB))
     sumOperand(desc, a, la, b, lb, typeBias, bias);
+  auto leave = [&](int64_t i, int64_t j, int64_t at, double value) {
+    if (beta != 0)
+      value += beta * load(typeD, d, at);
+    if (desc.has(lt::Bias))
+      value += load(typeBias, bias, i);
+    value = finish(desc, value, typeD, aux, j * desc.auxLead + i);
+    sums[static_cast<size_t>(i)] += static_cast<float>(value);
+    store(typeD, d, at, value);
+  };
   for (int64_t batch = 0; batch < ld.batch; ++batch)
     for (int64_t j = 0; j < ld.cols; ++j) {
       for (int64_t p = 0; p < k; ++p)
         column[static_cast<size_t>(p)] = load(typeB, b, batch * lb.stride + (tb ? p * lb.lead + j : j * lb.lead + p));
-      for (int64_t i = 0; i < ld.rows; ++i) {
-        double exact = 0;
-        float sum = 0;
-        for (int64_t n = 0; n < k; ++n) {
-          const int64_t p = backwards ? k - 1 - n : n; // algorithms differ in their roundings
-          double x = load(typeA, a, batch * la.stride + (ta ? i * la.lead + p : p * la.lead + i));
-          double term = x * column[static_cast<size_t>(p)];
-          exact += term;
-          sum += static_cast<float>(term);
-        }
-        int64_t at = batch * ld.stride + j * ld.lead + i;
-        double value = alpha * (wide ? exact : static_cast<double>(sum));
-        if (beta != 0)
-          value += beta * load(typeD, d, at);
-        if (desc.has(lt::Bias))
-          value += load(typeBias, bias, i);
-        value = finish(desc, value, typeD, aux, j * desc.auxLead + i);
-        sums[static_cast<size_t>(i)] += static_cast<float>(value);
-        store(typeD, d, at, value);
-      }
+      for (int64_t i = 0; i < ld.rows; ++i)
+        leave(i, j, batch * ld.stride + j * ld.lead + i, alpha * product(batch, i));
     }
   if (desc.has(lt::Aux | lt::SumD))
     for (int64_t i = 0; i < ld.rows; ++i)
       store(typeBias, bias, i, isWrong("bias-sums-zero") ? 0 : sums[static_cast<size_t>(i)]);
+}
+
+/// A GEMM that is enqueued: what cublasLtMatmul was given.
+struct Gemm {
+  void run() const;
+  bool takeFactor(double &factor) const;
+
+  Desc desc;
+  Matrix ma, mb, md;
+  uint64_t a, b, d, workspace;
+  size_t workspaceBytes;
+  double scale, keep;
+  bool backwards;
+};
+
+/// The scale with those of 8-bit operands.
+bool Gemm::takeFactor(double &factor) const {
+  factor = scale;
+  if (isFloat8(ma.type) && isWrong("scale-of-8-bits"))
+    factor *= 2;
+  for (uint64_t number : desc.scales) {
+    if (!number)
+      continue;
+    const void *value = translate(number, 4, "gemm, scale");
+    if (!value)
+      return false;
+    factor *= load(Type::F32, value, 0);
+  }
+  return true;
+}
+
+void Gemm::run() const {
+  Type ta{}, tb{}, td{}, tBias{};
+  if (!typeOf(ma.type, ta) || !typeOf(mb.type, tb) || !typeOf(md.type, td))
+    return violation("cuBLASLt: an unknown type");
+  accesses(a, spanOf(ma) * sizeOf(ta), false, "gemm");
+  accesses(b, spanOf(mb) * sizeOf(tb), false, "gemm");
+  accesses(d, spanOf(md) * sizeOf(td), true, "gemm");
+  const void *x = translate(a, spanOf(ma) * sizeOf(ta), "gemm, first operand");
+  const void *y = translate(b, spanOf(mb) * sizeOf(tb), "gemm, second operand");
+  void *z = translate(d, spanOf(md) * sizeOf(td), "gemm, result");
+  void *bias = nullptr, *aux = nullptr;
+  if (desc.takesVector()) {
+    typeOf(desc.biasType < 0 ? md.type : desc.biasType, tBias);
+    bias = translate(desc.bias, (desc.has(lt::SumB) ? md.cols : md.rows) * sizeOf(tBias), "gemm, bias");
+    if (!bias)
+      return;
+  }
+  if (desc.has(lt::Aux)) {
+    int64_t span = (md.cols - 1) * desc.auxLead + (desc.masks() ? (md.rows + 127) / 128 * 128 : md.rows);
+    aux = translate(desc.aux, desc.masks() ? span / 8 : span * sizeOf(td), "gemm, what epilogues exchange");
+    if (!aux)
+      return;
+  }
+  if (workspaceBytes) { // its contents are anybody's
+    void *scratch = translate(workspace, static_cast<int64_t>(workspaceBytes), "gemm, workspace");
+    if (!scratch)
+      return;
+    memset(scratch, 0x5a, workspaceBytes);
+  }
+  double factor = 0;
+  if (takeFactor(factor) && x && y && z)
+    multiply(desc, factor, x, ma, y, mb, keep, z, md, bias, aux, backwards);
 }
 
 std::string describe(const Desc &desc, const Matrix &a, const Matrix &b, const Matrix &d) {
@@ -426,47 +492,7 @@ EXPORT lt::Status cublasLtMatmul(lt::Handle, lt::MatmulDesc descHandle, const vo
   if (isChained(desc) && getenv("MPT_STANDIN_SLOW_EPILOGUES"))
     milliseconds += 100;
   note("gemm " + describe(desc, ma, mb, md));
-  enqueue(stream, Kind::Product, milliseconds, [=] {
-    Type ta{}, tb{}, td{}, tBias{};
-    if (!typeOf(ma.type, ta) || !typeOf(mb.type, tb) || !typeOf(md.type, td))
-      return violation("cuBLASLt: an unknown type");
-    accesses(at(a), spanOf(ma) * sizeOf(ta), false, "gemm");
-    accesses(at(b), spanOf(mb) * sizeOf(tb), false, "gemm");
-    accesses(at(d), spanOf(md) * sizeOf(td), true, "gemm");
-    const void *x = translate(at(a), spanOf(ma) * sizeOf(ta), "gemm, first operand");
-    const void *y = translate(at(b), spanOf(mb) * sizeOf(tb), "gemm, second operand");
-    void *z = translate(at(d), spanOf(md) * sizeOf(td), "gemm, result");
-    void *bias = nullptr, *aux = nullptr;
-    if (desc.takesVector()) {
-      typeOf(desc.biasType < 0 ? md.type : desc.biasType, tBias);
-      bias = translate(desc.bias, (desc.has(lt::SumB) ? md.cols : md.rows) * sizeOf(tBias), "gemm, bias");
-      if (!bias)
-        return;
-    }
-    if (desc.has(lt::Aux)) {
-      int64_t span = (md.cols - 1) * desc.auxLead + (desc.masks() ? (md.rows + 127) / 128 * 128 : md.rows);
-      aux = translate(desc.aux, desc.masks() ? span / 8 : span * sizeOf(td), "gemm, what epilogues exchange");
-      if (!aux)
-        return;
-    }
-    if (workspaceBytes) { // its contents are anybody's
-      void *scratch = translate(at(workspace), static_cast<int64_t>(workspaceBytes), "gemm, workspace");
-      if (!scratch)
-        return;
-      memset(scratch, 0x5a, workspaceBytes);
-    }
-    double factor = scale;
-    if (isFloat8(ma.type) && isWrong("scale-of-8-bits"))
-      factor *= 2;
-    for (uint64_t number : desc.scales)
-      if (number) {
-        const void *value = translate(number, 4, "gemm, scale");
-        if (!value)
-          return;
-        factor *= load(Type::F32, value, 0);
-      }
-    if (x && y && z)
-      multiply(desc, factor, x, ma, y, mb, keep, z, md, bias, aux, variant % 2 != 0);
-  });
+  const Gemm gemm{desc, ma, mb, md, at(a), at(b), at(d), at(workspace), workspaceBytes, scale, keep, variant % 2 != 0};
+  enqueue(stream, Kind::Product, milliseconds, [gemm] { gemm.run(); });
   return lt::Success;
 }

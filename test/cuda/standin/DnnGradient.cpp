@@ -173,9 +173,16 @@ std::string GradientGraph::text() const {
          " by " + std::to_string(operations.back()->kind);
 }
 
-void GradientGraph::compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &) const {
-  std::map<const Object *, std::vector<float>> values;
-  auto read = [&](const Object *tensor) -> std::vector<float> & {
+namespace {
+
+using Numbers = std::vector<float>;
+
+/// The tensors of a graph that runs: read from memory, or made by an operation before.
+class Values {
+public:
+  explicit Values(const std::map<int64_t, void *> &host) : host(host) {}
+
+  Numbers &read(const Object *tensor) {
     auto [slot, isNew] = values.try_emplace(tensor);
     Type type{};
     if (isNew && typeOf(tensor->type(), type)) {
@@ -184,8 +191,8 @@ void GradientGraph::compute(const std::map<int64_t, void *> &host, const std::ma
         slot->second[i] = static_cast<float>(load(type, host.at(tensor->id()), static_cast<int64_t>(i)));
     }
     return slot->second;
-  };
-  auto write = [&](const Object *tensor, std::vector<float> result) {
+  }
+  void write(const Object *tensor, Numbers result) {
     Type type{};
     if (!tensor->isVirtual() && typeOf(tensor->type(), type))
       for (size_t i = 0; i < result.size(); ++i) {
@@ -193,62 +200,91 @@ void GradientGraph::compute(const std::map<int64_t, void *> &host, const std::ma
         result[i] = static_cast<float>(load(type, host.at(tensor->id()), static_cast<int64_t>(i)));
       }
     values[tensor] = std::move(result);
-  };
-  for (const Object *operation : operations) {
-    if (operation->kind == dnn::BackwardDataDescriptor) {
-      const Object *x = operation->ref(dnn::BackwardDataX), *w = operation->ref(dnn::BackwardDataW),
-                   *y = operation->ref(dnn::BackwardDataY);
-      std::vector<float> result(elementsOf(*x)), &filters = read(w), &gradient = read(y);
-      forEachTerm(problemOf(*x, *w, *y, *operation->ref(dnn::BackwardDataConvolution)), [&](int64_t xAt, int64_t wAt,
-                                                                                            int64_t yAt) {
-        result[static_cast<size_t>(xAt)] += filters[static_cast<size_t>(wAt)] * gradient[static_cast<size_t>(yAt)];
-      });
-      write(x, std::move(result));
-    } else if (operation->kind == dnn::PointwiseOperationDescriptor) {
-      int mode = operation->ref(dnn::PointwiseDescriptorOf)->one<int>(dnn::PointwiseMode, -1);
-      const Object *result = tensorsOf(*operation, true).front();
-      const Object *second = operation->ref(mode == dnn::ReluGradient ? dnn::PointwiseGradientY : dnn::PointwiseB);
-      std::vector<float> out(elementsOf(*result)), &a = read(operation->ref(dnn::PointwiseX)), none,
-                                                   &b = second ? read(second) : none;
-      for (size_t i = 0; i < out.size(); ++i) {
-        float x = a[i % a.size()], y = second ? b[i % b.size()] : 0; // channels are innermost
-        out[i] = mode == dnn::Add            ? x + y
-                 : mode == dnn::Subtract     ? x - y
-                 : mode == dnn::Multiply     ? x * y
-                 : mode == dnn::ReluGradient ? (x > 0 ? y : 0)
-                                             : x;
-      }
-      write(result, std::move(out));
-    } else if (operation->kind == dnn::ReductionOperationDescriptor) {
-      const Object *result = operation->ref(dnn::ReductionY);
-      std::vector<float> sums(elementsOf(*result)), &x = read(operation->ref(dnn::ReductionX));
-      for (size_t i = 0; i < x.size(); ++i)
-        sums[i % sums.size()] += x[i];
-      write(result, planted(std::move(sums)));
-    } else {
-      auto ref = [&](int name) -> std::vector<float> & { return read(operation->ref(name)); };
-      std::vector<float> &x = ref(dnn::NormX), &g = ref(dnn::NormGradient), &mean = ref(dnn::NormMean),
-                         &inverse = ref(dnn::NormInverse);
-      size_t channels = mean.size();
-      std::vector<float> sum(channels), other(channels);
-      for (size_t i = 0; i < g.size(); ++i) {
-        size_t c = i % channels;
-        sum[c] += g[i];
-        other[c] += g[i] * ((x[i] - mean[c]) * inverse[c]);
-      }
-      // dx = apply gradient * g + apply x * x + apply shift
-      float count = static_cast<float>(g.size() / channels);
-      std::vector<float> byG(channels), byX(channels), shift(channels), &scale = ref(dnn::NormScale);
-      for (size_t c = 0; c < channels; ++c) {
-        byG[c] = scale[c] * inverse[c];
-        byX[c] = -byG[c] * inverse[c] * other[c] / count;
-        shift[c] = -byG[c] * sum[c] / count - byX[c] * mean[c];
-      }
-      write(operation->ref(dnn::NormScaleSum), planted(std::move(other)));
-      write(operation->ref(dnn::NormShiftSum), std::move(sum));
-      write(operation->ref(dnn::NormApplyGradient), std::move(byG));
-      write(operation->ref(dnn::NormApplyX), std::move(byX));
-      write(operation->ref(dnn::NormApplyShift), std::move(shift));
-    }
   }
+
+  void convolve(const Object &operation) {
+    const Object *x = operation.ref(dnn::BackwardDataX), *w = operation.ref(dnn::BackwardDataW),
+                 *y = operation.ref(dnn::BackwardDataY);
+    Numbers result(elementsOf(*x)), &filters = read(w), &gradient = read(y);
+    forEachTerm(problemOf(*x, *w, *y, *operation.ref(dnn::BackwardDataConvolution)), [&](int64_t xAt, int64_t wAt,
+                                                                                         int64_t yAt) {
+      result[static_cast<size_t>(xAt)] += filters[static_cast<size_t>(wAt)] * gradient[static_cast<size_t>(yAt)];
+    });
+    write(x, std::move(result));
+  }
+
+  void applyPointwise(const Object &operation) {
+    int mode = operation.ref(dnn::PointwiseDescriptorOf)->one<int>(dnn::PointwiseMode, -1);
+    const Object *result = tensorsOf(operation, true).front();
+    const Object *second = operation.ref(mode == dnn::ReluGradient ? dnn::PointwiseGradientY : dnn::PointwiseB);
+    Numbers out(elementsOf(*result)), &a = read(operation.ref(dnn::PointwiseX)), none,
+                                      &b = second ? read(second) : none;
+    for (size_t i = 0; i < out.size(); ++i) {
+      float x = a[i % a.size()], y = second ? b[i % b.size()] : 0; // channels are innermost
+      out[i] = mode == dnn::Add            ? x + y
+               : mode == dnn::Subtract     ? x - y
+               : mode == dnn::Multiply     ? x * y
+               : mode == dnn::ReluGradient ? (x > 0 ? y : 0)
+                                           : x;
+    }
+    write(result, std::move(out));
+  }
+
+  void reduce(const Object &operation) {
+    const Object *result = operation.ref(dnn::ReductionY);
+    Numbers sums(elementsOf(*result)), &x = read(operation.ref(dnn::ReductionX));
+    for (size_t i = 0; i < x.size(); ++i)
+      sums[i % sums.size()] += x[i];
+    write(result, planted(std::move(sums)));
+  }
+
+  void sumForNorm(const Object &operation) {
+    auto ref = [&](int name) -> Numbers & { return read(operation.ref(name)); };
+    Numbers &x = ref(dnn::NormX), &g = ref(dnn::NormGradient), &mean = ref(dnn::NormMean),
+            &inverse = ref(dnn::NormInverse);
+    size_t channels = mean.size();
+    Numbers sum(channels), other(channels);
+    for (size_t i = 0; i < g.size(); ++i) {
+      size_t c = i % channels;
+      sum[c] += g[i];
+      other[c] += g[i] * ((x[i] - mean[c]) * inverse[c]);
+    }
+    // dx = apply gradient * g + apply x * x + apply shift
+    float count = static_cast<float>(g.size() / channels);
+    Numbers byG(channels), byX(channels), shift(channels), &scale = ref(dnn::NormScale);
+    for (size_t c = 0; c < channels; ++c) {
+      byG[c] = scale[c] * inverse[c];
+      byX[c] = -byG[c] * inverse[c] * other[c] / count;
+      shift[c] = -byG[c] * sum[c] / count - byX[c] * mean[c];
+    }
+    write(operation.ref(dnn::NormScaleSum), planted(std::move(other)));
+    write(operation.ref(dnn::NormShiftSum), std::move(sum));
+    write(operation.ref(dnn::NormApplyGradient), std::move(byG));
+    write(operation.ref(dnn::NormApplyX), std::move(byX));
+    write(operation.ref(dnn::NormApplyShift), std::move(shift));
+  }
+
+private:
+  const std::map<int64_t, void *> &host;
+  std::map<const Object *, Numbers> values;
+};
+
+} // namespace
+
+void GradientGraph::compute(const std::map<int64_t, void *> &host, const std::map<int64_t, float> &) const {
+  Values values(host);
+  for (const Object *operation : operations)
+    switch (operation->kind) {
+    case dnn::BackwardDataDescriptor:
+      values.convolve(*operation);
+      break;
+    case dnn::PointwiseOperationDescriptor:
+      values.applyPointwise(*operation);
+      break;
+    case dnn::ReductionOperationDescriptor:
+      values.reduce(*operation);
+      break;
+    default:
+      values.sumForNorm(*operation);
+    }
 }

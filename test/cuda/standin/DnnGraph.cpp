@@ -61,49 +61,86 @@ Object *find(dnn::Descriptor descriptor, int kind = -1) {
   return object;
 }
 
+// The rules of each kind of descriptor: 0, or the fault.
+
+dnn::Status checkTensor(const Object &object) {
+  std::vector<int64_t> dims = object.dims();
+  int64_t alignment = object.one<int64_t>(dnn::TensorAlignment);
+  if (dims.size() != object.all<int64_t>(dnn::TensorStrides).size() || dims.size() < 4 || dims.size() > 5)
+    return bad("a tensor of " + std::to_string(dims.size()) + " dimensions and another number of strides");
+  for (int64_t extent : dims)
+    if (extent <= 0)
+      return bad("a tensor without elements");
+  return alignment > 0 && (alignment & (alignment - 1)) == 0 ? 0 : bad("an alignment that is no power of two");
+}
+
+dnn::Status checkConvolution(const Object &object) {
+  auto dims = static_cast<size_t>(object.one<int64_t>(dnn::ConvolutionSpatialDims));
+  for (int name :
+       {dnn::ConvolutionDilations, dnn::ConvolutionStrides, dnn::ConvolutionPrePaddings, dnn::ConvolutionPostPaddings})
+    if (object.all<int64_t>(name).size() != dims)
+      return bad("a convolution's attribute of another rank");
+  if (object.all<int64_t>(dnn::ConvolutionPrePaddings) != object.all<int64_t>(dnn::ConvolutionPostPaddings))
+    return bad("paddings that differ between sides");
+  return 0;
+}
+
+dnn::Status checkStatistics(const Object &object) {
+  std::vector<int64_t> x = object.ref(dnn::StatisticsX)->dims(), expected(x.size(), 1);
+  expected[1] = x[1];
+  for (int name : {dnn::StatisticsSum, dnn::StatisticsSquares})
+    if (object.ref(name)->dims() != expected)
+      return bad("sums that are not one a channel");
+  return object.one<int>(dnn::StatisticsPrecision, -1) == dnn::Float ? 0 : bad("sums in another type than FP32");
+}
+
+dnn::Status checkGraph(const Object &object) {
+  std::unique_ptr<Graph> graph = graphOf(object);
+  if (!graph)
+    return bad("a graph of no known kind");
+  return graph->fits() ? 0 : bad("descriptions that do not fit together");
+}
+
+dnn::Status checkPointwise(const Object &object) {
+  bool two = object.values.count(dnn::PointwiseB), gradient = object.values.count(dnn::PointwiseGradientX);
+  bool hasY = object.values.count(dnn::PointwiseY);
+  const Object &settings = *object.ref(dnn::PointwiseDescriptorOf);
+  int mode = settings.one<int>(dnn::PointwiseMode, -1), precision = settings.one<int>(dnn::PointwisePrecision, -1);
+  if (object.values.count(dnn::PointwiseT) != (mode == dnn::Select) ||
+      settings.values.count(dnn::PointwiseAxis) != (mode == dnn::Index) ||
+      precision != (mode == dnn::GreaterOrEqual ? int(dnn::Boolean) : int(dnn::Float)))
+    return bad("a pointwise operation's settings");
+  const std::set<int> ofOne{dnn::Identity, dnn::Exponential, dnn::Logarithm, dnn::Index};
+  const std::set<int> ofTwo{dnn::Add, dnn::Multiply, dnn::Subtract, dnn::Divide, dnn::GreaterOrEqual, dnn::Select};
+  bool ok = gradient ? mode == dnn::ReluGradient && object.values.count(dnn::PointwiseGradientY) && !two && !hasY
+                     : (two ? ofTwo : ofOne).count(mode) && hasY;
+  return ok ? 0 : bad("a pointwise operation's operands");
+}
+
+dnn::Status checkReduction(const Object &object) {
+  std::vector<int64_t> x = object.ref(dnn::ReductionX)->dims(), y = object.ref(dnn::ReductionY)->dims();
+  bool ok = x.size() == y.size();
+  for (size_t i = 0; ok && i < x.size(); ++i)
+    ok = x[i] % y[i] == 0; // several heads may go to one
+  return ok ? 0 : bad("a reduction to other dimensions");
+}
+
 /// A descriptor's own rules, checked once all attributes are there.
-dnn::Status check(Object &object) {
+dnn::Status check(const Object &object) {
+  auto isOne = [&](int alpha, int beta) { return object.one<float>(alpha) == 1 && object.one<float>(beta) == 0; };
   switch (object.kind) {
-  case dnn::TensorDescriptor: {
-    std::vector<int64_t> dims = object.dims();
-    int64_t alignment = object.one<int64_t>(dnn::TensorAlignment);
-    if (dims.size() != object.all<int64_t>(dnn::TensorStrides).size() || dims.size() < 4 || dims.size() > 5)
-      return bad("a tensor of " + std::to_string(dims.size()) + " dimensions and another number of strides");
-    for (int64_t extent : dims)
-      if (extent <= 0)
-        return bad("a tensor without elements");
-    return alignment > 0 && (alignment & (alignment - 1)) == 0 ? 0 : bad("an alignment that is no power of two");
-  }
-  case dnn::ConvolutionDescriptor: {
-    auto dims = static_cast<size_t>(object.one<int64_t>(dnn::ConvolutionSpatialDims));
-    for (int name : {dnn::ConvolutionDilations, dnn::ConvolutionStrides, dnn::ConvolutionPrePaddings,
-                     dnn::ConvolutionPostPaddings})
-      if (object.all<int64_t>(name).size() != dims)
-        return bad("a convolution's attribute of another rank");
-    if (object.all<int64_t>(dnn::ConvolutionPrePaddings) != object.all<int64_t>(dnn::ConvolutionPostPaddings))
-      return bad("paddings that differ between sides");
-    return 0;
-  }
+  case dnn::TensorDescriptor:
+    return checkTensor(object);
+  case dnn::ConvolutionDescriptor:
+    return checkConvolution(object);
   case dnn::ForwardDescriptor:
-    return object.one<float>(dnn::ForwardAlpha) == 1 && object.one<float>(dnn::ForwardBeta) == 0 ? 0 : bad("factors");
+    return isOne(dnn::ForwardAlpha, dnn::ForwardBeta) ? 0 : bad("factors");
   case dnn::BackwardDataDescriptor:
-    return object.one<float>(dnn::BackwardDataAlpha) == 1 && object.one<float>(dnn::BackwardDataBeta) == 0
-               ? 0
-               : bad("factors");
-  case dnn::StatisticsDescriptor: {
-    std::vector<int64_t> x = object.ref(dnn::StatisticsX)->dims(), expected(x.size(), 1);
-    expected[1] = x[1];
-    for (int name : {dnn::StatisticsSum, dnn::StatisticsSquares})
-      if (object.ref(name)->dims() != expected)
-        return bad("sums that are not one a channel");
-    return object.one<int>(dnn::StatisticsPrecision, -1) == dnn::Float ? 0 : bad("sums in another type than FP32");
-  }
-  case dnn::GraphDescriptor: {
-    std::unique_ptr<Graph> graph = graphOf(object);
-    if (!graph)
-      return bad("a graph of no known kind");
-    return graph->fits() ? 0 : bad("descriptions that do not fit together");
-  }
+    return isOne(dnn::BackwardDataAlpha, dnn::BackwardDataBeta) ? 0 : bad("factors");
+  case dnn::StatisticsDescriptor:
+    return checkStatistics(object);
+  case dnn::GraphDescriptor:
+    return checkGraph(object);
   case dnn::PackDescriptor:
     return object.all<int64_t>(dnn::PackIds).size() == object.all<void *>(dnn::PackPointers).size()
                ? 0
@@ -112,28 +149,10 @@ dnn::Status check(Object &object) {
     std::unique_ptr<Graph> graph = graphOf(*object.ref(dnn::HeuristicGraph));
     return graph->hasEngine() && !getenv(graph->refusal()) ? 0 : notSupported;
   }
-  case dnn::PointwiseOperationDescriptor: {
-    bool two = object.values.count(dnn::PointwiseB), gradient = object.values.count(dnn::PointwiseGradientX);
-    const Object &settings = *object.ref(dnn::PointwiseDescriptorOf);
-    int mode = settings.one<int>(dnn::PointwiseMode, -1), precision = settings.one<int>(dnn::PointwisePrecision, -1);
-    if (object.values.count(dnn::PointwiseT) != (mode == dnn::Select) ||
-        settings.values.count(dnn::PointwiseAxis) != (mode == dnn::Index) ||
-        precision != (mode == dnn::GreaterOrEqual ? int(dnn::Boolean) : int(dnn::Float)))
-      return bad("a pointwise operation's settings");
-    const std::set<int> ofOne{dnn::Identity, dnn::Exponential, dnn::Logarithm, dnn::Index};
-    const std::set<int> ofTwo{dnn::Add, dnn::Multiply, dnn::Subtract, dnn::Divide, dnn::GreaterOrEqual, dnn::Select};
-    bool ok = gradient ? mode == dnn::ReluGradient && object.values.count(dnn::PointwiseGradientY) && !two &&
-                             !object.values.count(dnn::PointwiseY)
-                       : (two ? ofTwo : ofOne).count(mode);
-    return ok && (gradient || object.values.count(dnn::PointwiseY)) ? 0 : bad("a pointwise operation's operands");
-  }
-  case dnn::ReductionOperationDescriptor: {
-    std::vector<int64_t> x = object.ref(dnn::ReductionX)->dims(), y = object.ref(dnn::ReductionY)->dims();
-    bool ok = x.size() == y.size();
-    for (size_t i = 0; ok && i < x.size(); ++i)
-      ok = x[i] % y[i] == 0; // several heads may go to one
-    return ok ? 0 : bad("a reduction to other dimensions");
-  }
+  case dnn::PointwiseOperationDescriptor:
+    return checkPointwise(object);
+  case dnn::ReductionOperationDescriptor:
+    return checkReduction(object);
   default:
     return 0;
   }

@@ -207,6 +207,11 @@ COMPARISONS = ("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 BENDS = ("Relu", "Abs", "Clip", "Max", "Min")
 
 
+def results(outputs):
+    """The results of a rule as a list."""
+    return list(outputs) if isinstance(outputs, tuple) else [outputs]
+
+
 def check_kinks(node, inputs, exact):
     """Refuses data for which rounding decides: at jumps of exact values, at bends and jumps of others."""
     kind = node.op_type
@@ -271,19 +276,11 @@ class Graph:
             free = node.output[0] not in exact
             if kinks:
                 check_kinks(node, inputs, node.input[0] in exact)
-            if rounding and free and node.op_type in PRODUCTS:
-                inputs = [self.moved(t, rounding.operand, rounding, generator) if t is not None else None for t in inputs]
-            if rounding and node.op_type == "GridSample":  # counts pixels from -1, in FP32: of 3,000 in a row a rounding moves by 1e-4
-                inputs[1] = move(inputs[1] + 1, FP32, 0, generator) - 1
-            if rounding and free and node.op_type in ("Tanh", "Sigmoid"):
-                outputs = Saturating.apply(inputs[0], node.op_type, rounding.storage, rounding.smallest, generator)
+            if rounding:
+                outputs = self.rounded(node, inputs, free, rounding, generator)
             else:
-                outputs = RULES[node.op_type](node, *inputs)
-            for name, value in zip(node.output, outputs if isinstance(outputs, tuple) else (outputs,)):
-                if rounding and node.op_type == "CumSum":  # n sums one after the other, each rounded: a random walk
-                    value = move(value, FP32 * value.shape[int(inputs[1])] ** 0.5, 0, generator)
-                if rounding and value.is_floating_point():
-                    value = self.moved(value, rounding.storage, rounding, generator) if free else self.wide(value, generator)
+                outputs = results(RULES[node.op_type](node, *inputs))
+            for name, value in zip(node.output, outputs):
                 if cotangents is not None and free and value.requires_grad:
                     value.register_hook(lambda g, name=name: cotangents.update({name: g.abs().max().item()}))
                 values[name] = value
@@ -296,6 +293,23 @@ class Graph:
         found = torch.autograd.grad(loss, list(leaf.values()), allow_unused=True) if leaf else []
         values["loss"] = loss.detach()
         return values, {n: (torch.zeros_like(leaf[n]) if g is None else g).numpy() for n, g in zip(leaf, found)}
+
+    def rounded(self, node, inputs, free, rounding, generator):
+        """Results of a node, moved as roundings may move them: `free` ones as narrow numbers, others as FP32."""
+        if free and node.op_type in PRODUCTS:
+            inputs = [self.moved(t, rounding.operand, rounding, generator) if t is not None else None for t in inputs]
+        if node.op_type == "GridSample":  # counts pixels from -1, in FP32: of 3,000 in a row a rounding moves by 1e-4
+            inputs[1] = move(inputs[1] + 1, FP32, 0, generator) - 1
+        if free and node.op_type in ("Tanh", "Sigmoid"):
+            outputs = results(Saturating.apply(inputs[0], node.op_type, rounding.storage, rounding.smallest, generator))
+        else:
+            outputs = results(RULES[node.op_type](node, *inputs))
+        if node.op_type == "CumSum":  # n sums one after the other, each rounded: a random walk
+            outputs = [move(value, FP32 * value.shape[int(inputs[1])] ** 0.5, 0, generator) for value in outputs]
+        for i, value in enumerate(outputs):
+            if value.is_floating_point():
+                outputs[i] = self.moved(value, rounding.storage, rounding, generator) if free else self.wide(value, generator)
+        return outputs
 
     def moved(self, value, unit, rounding, generator):
         floor = rounding.operand_floor * value.detach().abs().max().item() if rounding.operand_floor and value.numel() else 0.0
