@@ -25,6 +25,8 @@ SAMPLES = np.arange(400)
 DFT = np.stack([np.cos(2 * np.pi * b * SAMPLES / 400) for b in range(1, 9)] + [np.sin(2 * np.pi * b * SAMPLES / 400) for b in range(1, 9)])
 MEAN = (np.full(6, 1013.25) + f(6, scale=3)).astype(np.float32)
 LARGE = np.array([70001, 80003, 90007, 100003])
+SCORE, NEAR_ZERO = f(6, 1), f(40, 6)
+NEAR_ZERO = (NEAR_ZERO - (NEAR_ZERO @ SCORE + f(40, 1, scale=.004)) / (SCORE.T @ SCORE) * SCORE.T).astype(np.float32)  # scores of some thousandths
 
 # name: (graph, weights, inputs, bounds by policy)
 USUAL = {"amp-f16": .03, "amp-bf16": .1}
@@ -99,6 +101,19 @@ CASES = {
         "g (float[2,4000,4] x) => (float[2,4000,3] y) { h = MatMul(x, w) ax = Constant<value_int=1>() c = CumSum(h, ax)"
         " k = Constant<value_float=0.0005>() s = Mul(c, k) y = MatMul(s, v) }",
         {"w": np.abs(f(4, 4)), "v": f(4, 3)}, {"x": RANDOM.random((2, 4000, 4)).astype(np.float32)}, {"amp-f16": .01, "amp-bf16": .05}),
+    "ids of an input, compared with counted ones": (
+        "g (float[6] id, float[6,4] x) => (float[6,3] y) { u = Constant<value_ints=[1]>() iu = Unsqueeze(id, u) z = Constant<value_float=0.0>()"
+        " n = Constant<value_float=5000.0>() s = Constant<value_float=1.0>() r = Range(z, n, s) eq = Equal(iu, r) q = Cast<to=1>(eq)"
+        " e = MatMul(q, emb) h = MatMul(x, w) t = Add(h, e) y = MatMul(t, v) }",
+        {"emb": f(5000, 5), "w": f(4, 5), "v": f(5, 3)}, {"id": np.array([4999, 4097, 1, 2049, 3001, 259], np.float32), "x": f(6, 4)}, USUAL),
+    "rows of the largest score": (
+        "g (float[6,4] x) => (float[6,3] y) { h = MatMul(x, wr) k = Constant<value_ints=[1]>() v, i = TopK<axis=-1>(h, k)"
+        " ax = Constant<value_ints=[1]>() i1 = Squeeze(i, ax) e = Gather(ex, i1) e2 = Mul(e, x) y = MatMul(e2, wo) }",
+        {"wr": np.repeat(f(4, 1), 300, 1) + f(4, 300, scale=1e-3), "ex": f(300, 4), "wo": f(4, 3)}, {"x": f(6, 4)}, USUAL),
+    "rows by the sign of a score": (
+        "g (float[40,6] x) => (float[40,3] y) { h = MatMul(x, w) k = Constant<value_float=0.0>() g = Greater(h, k) i = Cast<to=7>(g)"
+        " ax = Constant<value_ints=[1]>() i1 = Squeeze(i, ax) e = Gather(emb, i1) xe = MatMul(x, we) z = Add(e, xe) y = MatMul(z, v) }",
+        {"w": SCORE, "emb": f(2, 5, scale=3), "we": f(6, 5), "v": f(5, 3)}, {"x": NEAR_ZERO}, USUAL),
 }
 # Values that FP16 serves must stay narrow: (graph, weights, nodes that compute in f16).
 NARROW = {

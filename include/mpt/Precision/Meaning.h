@@ -79,6 +79,7 @@ private:
   void keepIndex(mlir::Value value, llvm::StringRef why);
   void keepExpanded(mlir::Operation *op);
   bool keepProducts(mlir::Value value, llvm::StringRef why, llvm::DenseMap<mlir::Operation *, bool> &seen);
+  void keepTest(mlir::Operation *op, llvm::DenseMap<mlir::Operation *, bool> &positions);
   bool isLookedUp(mlir::Value indices) const;
   bool isTable(mlir::Value value) const;
   bool keepPosition(mlir::Value value, llvm::StringRef why, llvm::DenseMap<mlir::Operation *, bool> &seen);

@@ -130,14 +130,18 @@ const Meaning &Meanings::of(Value value) const {
 
 // ---- values that must be exact
 
-/// Keeps wide the ops that make an index, up to the nearest GEMM, and behind one the ops on positions.
+static bool isFlag(Value value) { return getElementTypeOrSelf(value.getType()).isInteger(1); }
+
+/// Keeps wide the ops that make an index, up to the nearest GEMM, and behind one the ops on positions. Flags that an
+/// index is made of, as where an element equals the largest one, follow from the floats that are compared.
 void Meanings::keepIndex(Value start, StringRef why) {
   SmallVector<Value> work{start};
   while (!work.empty()) {
     Value value = work.pop_back_val();
     Operation *op = value.getDefiningOp();
     auto semantics = dyn_cast_or_null<PrecisionSemantics>(op);
-    if (!semantics || !isFloat(value) || op->hasTrait<OpTrait::ConstantLike>() || op->getNumOperands() == 0)
+    if (!semantics || (!isFloat(value) && !isFlag(value)) || op->hasTrait<OpTrait::ConstantLike>() ||
+        op->getNumOperands() == 0)
       continue;
     NumericClass numericClass = semantics.getNumericClass();
     if (numericClass == NumericClass::Pinned ||
@@ -231,8 +235,7 @@ bool Meanings::isLookedUp(Value indices) const {
         if (arithmetic == Arithmetic::Tests &&
             llvm::any_of(user->getOperands(), [&](Value other) { return other != use.get() && isTable(other); }))
           return true;
-        bool isFlag = getElementTypeOrSelf(result).isInteger(1);
-        if (!isFloat(result) && !isFlag && seen.insert(user).second)
+        if (!isFloat(result) && !isFlag(result) && seen.insert(user).second)
           work.push_back(result);
       }
     }
@@ -280,11 +283,19 @@ void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &endi
       expanded.try_emplace(op, "its powers may leave the narrow type's range");
       keepExpanded(op);
     }
+/// Positions that are compared, and inputs, which may hold some, are as exact as indices.
+void Meanings::keepTest(Operation *op, llvm::DenseMap<Operation *, bool> &positions) {
+  for (Value operand : op->getOperands())
+    if (isFloat(operand) && (of(operand).positional || of(operand).direct) &&
+        keepPosition(operand, "a limit is compared with it", positions))
+      ends.try_emplace(op, "positions or inputs are compared");
+}
+
     switch (arithmeticOf(op)) {
     case Arithmetic::Converts:
-      if (Type to = getElementTypeOrSelf(op->getResult(0).getType());
-          isFloat(op->getOperand(0)) && to.isInteger() && !to.isInteger(1))
-        keepIndex(op->getOperand(0), "an index is made of it");
+      if (Value result = op->getResult(0); getElementTypeOrSelf(result.getType()).isInteger() && !isFlag(result))
+        if (isFloat(op->getOperand(0)) || (isFlag(op->getOperand(0)) && isLookedUp(result)))
+          keepIndex(op->getOperand(0), "an index is made of it");
       break;
     case Arithmetic::Samples:
       if (op->getNumOperands() > 1)
@@ -312,9 +323,7 @@ void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &endi
       keepPosition(op->getOperand(0), "an angle is made of it", positions);
       break;
     case Arithmetic::Tests:
-      for (Value operand : op->getOperands())
-        if (isFloat(operand) && of(operand).positional)
-          keepPosition(operand, "a limit is compared with it", positions);
+      keepTest(op, positions);
       break;
     default:
       break;
@@ -436,6 +445,8 @@ std::string Meanings::whyRead(Value value, FloatType type) const {
   for (OpOperand &use : value.getUses())
     if (std::string why = whyReads(use.getOwner(), use.getOperandNumber(), type, /*isMeasured=*/false); !why.empty())
       return why;
+    if (arithmetic == Arithmetic::Tests && m.integer && m.elements > 1 && m.magnitude() > limits.exactSteps)
+      return "it counts farther than the narrow type holds exactly";
   return "";
 }
 
