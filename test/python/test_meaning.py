@@ -101,6 +101,14 @@ CASES = {
         "g (float[2,4000,4] x) => (float[2,4000,3] y) { h = MatMul(x, w) ax = Constant<value_int=1>() c = CumSum(h, ax)"
         " k = Constant<value_float=0.0005>() s = Mul(c, k) y = MatMul(s, v) }",
         {"w": np.abs(f(4, 4)), "v": f(4, 3)}, {"x": RANDOM.random((2, 4000, 4)).astype(np.float32)}, {"amp-f16": .01, "amp-bf16": .05}),
+    "factors that fit, of both operands of a product": (
+        "g (float[4,6] x) => (float[4,3] y) { a = MatMul(x, w1) b = MatMul(x, w2) k = Constant<value_float=300.0>() ka = Mul(a, k) kb = Mul(b, k)"
+        " p = Mul(ka, kb) z = Constant<value_float=1e-5>() q = Mul(p, z) y = MatMul(q, v) }",
+        {"w1": f(6, 5), "w2": f(6, 5), "v": f(5, 3)}, {"x": f(4, 6)}, {"amp-f16": .02}),
+    "small factors, normalized behind a layer": (
+        "g (float[1,2,6,6] x) => (float[1,3,6,6] y) { h = Conv<kernel_shape=[1,1]>(x, w1) k = Constant<value_float=0.0001>() d = Mul(h, k) e = Mul(d, k)"
+        " c = Conv<kernel_shape=[1,1]>(e, w2) n = InstanceNormalization<epsilon=1e-30>(c, s, b) y = Conv<kernel_shape=[1,1]>(n, w3) }",
+        {"w1": f(4, 2, 1, 1), "w2": f(4, 4, 1, 1), "s": 1 + f(4, scale=.1), "b": f(4), "w3": f(3, 4, 1, 1)}, {"x": f(1, 2, 6, 6)}, USUAL),
     "ids of an input, compared with counted ones": (
         "g (float[6] id, float[6,4] x) => (float[6,3] y) { u = Constant<value_ints=[1]>() iu = Unsqueeze(id, u) z = Constant<value_float=0.0>()"
         " n = Constant<value_float=5000.0>() s = Constant<value_float=1.0>() r = Range(z, n, s) eq = Equal(iu, r) q = Cast<to=1>(eq)"
@@ -128,6 +136,12 @@ NARROW = {
     "bytes as inputs": (
         "g (uint8[2,3,8,8] x) => (float[2,4,6,6] y) { f = Cast<to=1>(x) k = Constant<value_float=255.0>() n = Div(f, k) y = Conv(n, w) }",
         {"w": f(4, 3, 3, 3)}, {"y"}),
+    "a mean by a factor over many": (
+        "g (float[1,2,224,224] x) => (float[1,3] y) { h = Conv<kernel_shape=[1,1]>(x, w) ax = Constant<value_ints=[2,3]>() s = ReduceSum<keepdims=0>(h, ax)"
+        " k = Constant<value_float=1.993e-5>() d = Mul(s, k) y = MatMul(d, v) }", {"w": f(4, 2, 1, 1), "v": f(4, 3)}, {"y"}),
+    "a branch with a small scale": (
+        "g (float[4,8] x) => (float[4,3] y) { h = MatMul(x, w0) b = MatMul(h, w1) k = Constant<value_float=1e-5>() d = Mul(b, k) r = Add(h, d)"
+        " y = MatMul(r, v) }", {"w0": f(8, 8), "w1": f(8, 8), "v": f(8, 3)}, {"h", "y"}),
 }
 
 

@@ -5,6 +5,7 @@
 #include "Rules.h"
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Interfaces/ArithmeticWalk.h"
 #include "mpt/Interfaces/FixedTensors.h"
 #include "mpt/Interfaces/Interfaces.h"
@@ -79,7 +80,13 @@ Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, ConstantReader 
     meaning.unscaled = isFloat(argument);
     meanings[argument] = meaning;
   }
-  function.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op, contentsOf, reader); });
+  TrainingParts parts(function);
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    visit(op, contentsOf, reader);
+    if (!parts.isForward(op)) // a loss scale brings gradients to the range
+      for (Value result : op->getResults())
+        meanings[result].size = 1;
+  });
   findEnds(function, ending);
 }
 
@@ -276,13 +283,6 @@ bool Meanings::keepProducts(Value value, StringRef why, llvm::DenseMap<Operation
   return found;
 }
 
-void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
-  llvm::DenseMap<Operation *, bool> positions, products;
-  function.walk([&](Operation *op) {
-    if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op)) {
-      expanded.try_emplace(op, "its powers may leave the narrow type's range");
-      keepExpanded(op);
-    }
 /// Positions that are compared, and inputs, which may hold some, are as exact as indices.
 void Meanings::keepTest(Operation *op, llvm::DenseMap<Operation *, bool> &positions) {
   for (Value operand : op->getOperands())
@@ -291,6 +291,13 @@ void Meanings::keepTest(Operation *op, llvm::DenseMap<Operation *, bool> &positi
       ends.try_emplace(op, "positions or inputs are compared");
 }
 
+void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
+  llvm::DenseMap<Operation *, bool> positions, products;
+  function.walk([&](Operation *op) {
+    if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op)) {
+      expanded.try_emplace(op, "its powers may leave the narrow type's range");
+      keepExpanded(op);
+    }
     switch (arithmeticOf(op)) {
     case Arithmetic::Converts:
       if (Value result = op->getResult(0); getElementTypeOrSelf(result.getType()).isInteger() && !isFlag(result))
@@ -339,6 +346,26 @@ static bool isLarge(const Meaning &m, const Limits &limits) {
   if (m.bounded && std::isfinite(m.magnitude()))
     return m.magnitude() > limits.largest;
   return m.bounded || m.large || std::abs(m.gain) >= kLargeGain;
+}
+
+/// True where constant factors leave values of order one below the type's normal numbers.
+static bool isSmall(const Meaning &m, const Limits &limits) {
+  return !m.constant && !m.bounded && m.size > 0 && m.size < limits.smallestNormal;
+}
+
+/// True for arithmetic whose result a small operand's digits show in, whatever the other operands are.
+static bool showsSmall(Arithmetic arithmetic) {
+  switch (arithmetic) {
+  case Arithmetic::Adds:
+  case Arithmetic::Subtracts:
+  case Arithmetic::Chooses:
+  case Arithmetic::Saturates:
+  case Arithmetic::Expands:
+  case Arithmetic::Unknown:
+    return false;
+  default:
+    return true;
+  }
 }
 
 /// True where a magnitude is lost among the type's subnormal numbers, by more than half a unit of its own last place.
@@ -418,6 +445,8 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
     // A moved constant is judged by its readers.
     if (arithmetic == Arithmetic::Moves && isFloat(op->getResult(0)))
       return whyRead(op->getResult(0), type);
+    if (arithmetic == Arithmetic::Tests && m.integer && m.elements > 1 && m.magnitude() > limits.exactSteps)
+      return "it counts farther than the narrow type holds exactly";
     if (arithmetic == Arithmetic::Unknown || !isUnfit(op, m, isMatrix, type))
       return "";
     // A limit beyond the range is none, and a sentinel stays one.
@@ -438,6 +467,8 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
   if (!isMeasured && arithmetic != Arithmetic::Saturates && isLarge(m, limits))
     return m.bounded ? "integers beyond the narrow type's range flow in"
                      : "what flows in may leave the narrow type's range";
+  if (!isMeasured && showsSmall(arithmetic) && isSmall(m, limits))
+    return "constant factors may take what flows in below the narrow type's normal numbers";
   return "";
 }
 
@@ -445,8 +476,6 @@ std::string Meanings::whyRead(Value value, FloatType type) const {
   for (OpOperand &use : value.getUses())
     if (std::string why = whyReads(use.getOwner(), use.getOperandNumber(), type, /*isMeasured=*/false); !why.empty())
       return why;
-    if (arithmetic == Arithmetic::Tests && m.integer && m.elements > 1 && m.magnitude() > limits.exactSteps)
-      return "it counts farther than the narrow type holds exactly";
   return "";
 }
 
@@ -475,6 +504,10 @@ std::string Meanings::whyWide(Operation *op, FloatType type, bool isMeasured) co
       return "its bounds are beyond the narrow type's range";
     if (!isMeasured && arithmeticOf(op) == Arithmetic::Contracts && isLarge(m, limits))
       return "its weights may take it out of the narrow type's range";
+    if (!isMeasured && arithmeticOf(op) == Arithmetic::Multiplies && isLarge(m, limits))
+      return "constant factors may take it out of the narrow type's range";
+    if (!isMeasured && arithmeticOf(op) != Arithmetic::Unknown && isSmall(m, limits))
+      return "constant factors may take it below the narrow type's normal numbers";
   }
   return "";
 }
