@@ -72,6 +72,8 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, bool torc
   bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
   if (use.classes)
     return "weights of a loss's classes";
+  if (use.quantizes)
+    return "scale of a quantization";
   if (isMask(state.getValueAttr()))
     return "mask";
   if (use.angle)

@@ -270,6 +270,7 @@ static void note(TensorUse &use, onnx::NodeOp node, OpOperand &operand) {
   StringRef opType = node.getOpType();
   use.statistic |= llvm::is_contained({"BatchNormalization", "BatchNormInternal"}, opType) && index >= 3;
   use.classes |= index == 2 && llvm::is_contained({"SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"}, opType);
+  use.quantizes |= index > 0 && llvm::is_contained({"QuantizeLinear", "DequantizeLinear"}, opType);
   use.initialState |= arithmeticOf(node) == Arithmetic::Contracts && index >= 5 && node->getNumOperands() > 5;
   OperandUse kind = useOf(node, index);
   if (kind == OperandUse::Data) {

@@ -17,6 +17,7 @@ struct TensorUse {
   bool logarithm = false;    ///< of a scale, before its exponential
   bool statistic = false;    ///< mean or variance of a batch normalization
   bool classes = false;      ///< weights of a loss's classes, which have no gradient
+  bool quantizes = false;    ///< scale or zero point
   bool angle = false;        ///< multiplies positions whose sine or cosine is taken
   bool standardizes = false; ///< is subtracted from, or divides, an input of the graph
   bool initialState = false; ///< the state before the first step of a recurrence

@@ -318,7 +318,8 @@ private:
     auto wide = cast<RankedTensorType>(state.getType());
     std::string name = (state.getSymName() + ".master").str();
     if (SymbolTable::lookupSymbolIn(getOperation(), name))
-      return state.emitOpError() << "expected no state named " << name << ", which the master needs";
+      return mlir::emitError(state.getLoc()) << "expected no parameter named '" << name << "', as the FP32 master of '"
+                                             << state.getSymName() << "' is called: rename it [mpt-name-taken]";
     auto master = train::StateOp::create(builder, state.getLoc(), name, wide, train::Role::master,
                                          builder.getStringAttr(state.getSymName()), state.getValueAttr(),
                                          /*frozen=*/false, StringAttr());

@@ -3,6 +3,7 @@
 name, and gradients stay autograd's. torch.onnx.export's defaults fold batch norm into convolutions, merge equal parameters,
 and drop a module's changes to its gradients."""
 import contextlib
+import inspect
 import logging
 import os
 import re
@@ -77,6 +78,15 @@ def example(inputs, input_names) -> tuple:
     return () if keywords else tuple(inputs), keywords, list(keywords) if keywords else input_names
 
 
+def check_names(module, names) -> None:
+    """In a file an input that is called like a tensor would be that tensor."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for name in names:
+        if name in tensors:
+            raise CompileError(f"expected inputs with names of their own, got '{name}', which is a parameter or buffer of {type(module).__name__} too: "
+                               "give the inputs as a tuple, and other names, input_names=[...]")
+
+
 def export_inference(module, path, inputs, input_names=None) -> bool:
     """Writes `module` as eval() has it, which trained values are saved in. A module that has no such form still trains."""
     import torch
@@ -98,6 +108,7 @@ def export(module, path, inputs, input_names=None, gradients: bool = True) -> li
     names of parameters that are not to be trained. Without `gradients` the file is for inference."""
     import torch
     arguments, keywords, names = example(inputs, input_names)
+    check_names(module, names or list(inspect.signature(module.forward).parameters)[:len(arguments)])
     trained = training_copy(module)
     settings = {"input_names": list(names) if names else None, "dynamo": True, "optimize": False, "verbose": False,
                 "external_data": False, "opset_version": 20, "custom_translation_table": batch_norm_translation()}

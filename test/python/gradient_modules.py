@@ -254,6 +254,16 @@ class Undecided(Base):
         return self.head(Asking.apply(self.net(a))).sub(b).square().mean()
 
 
-REFUSED = [(Hooked, "hook"), (Dirty, "InPlace, which marks one as dirty"), (Undecided, "cannot keep the gradient of Asking"),
+class Namesake(Base):
+    """A parameter called like an input; a file has one value of a name."""
+    def __init__(self):
+        super().__init__()
+        self.b = nn.Parameter(torch.ones(4, 6))
+
+    def forward(self, a, b):
+        return self.head(self.net(a) * self.b).sub(b).square().mean()
+
+
+REFUSED = [(Namesake, "got 'b', which is a parameter or buffer of Namesake"), (Hooked, "hook"), (Dirty, "InPlace, which marks one as dirty"), (Undecided, "cannot keep the gradient of Asking"),
            (ByFrequency, "scale_grad_by_freq=True"), (Renormed, "max_norm"),
            (Median, "cannot export Median: No ONNX function found")]

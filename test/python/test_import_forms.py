@@ -232,7 +232,7 @@ def test_exporters_say_what_is_trained(producer, on_tensor, tmp_path):
 
 @pytest.mark.parametrize("kind, zero", [("int8", 3), ("uint8", 130)])
 def test_quantized_weights_and_values(kind, zero, tmp_path):
-    trainer = trainer_of(f"""<ir_version: 8, opset_import: ["" : 17]> m (float[2, 3] x) => (float loss)
+    trainer = trainer_of(f"""<ir_version: 8, opset_import: ["" : 17], producer_name: "pytorch"> m (float[2, 3] x) => (float loss)
         <{kind}[3, 2] q = {{10, 20, 30, 40, 50, 60}}, float[2] scales = {{0.5, 0.25}}, {kind}[2] zeros = {{1, {zero}}}, float[2] b = {{0, 0}},
          float step = {{0.125}}, {kind} middle = {{{zero}}}> {{
         w = DequantizeLinear <axis = 1> (q, scales, zeros)
@@ -248,6 +248,7 @@ def test_quantized_weights_and_values(kind, zero, tmp_path):
     xq = (np.clip(np.round(x / 0.125) + zero, low, high) - zero) * 0.125
     w = (np.array([[10, 20], [30, 40], [50, 60]]) - np.array([1, zero])) * np.array([0.5, 0.25])
     loss, gradients = trainer.gradients({"x": x})
+    assert set(gradients) == {"b"} and trainer.trained()["held"]["scales"] == "scale of a quantization"
     assert loss == pytest.approx(float(((xq @ w) ** 2).sum()), rel=1e-6)
     np.testing.assert_allclose(gradients["b"], 2 * (xq @ w).sum(0), rtol=1e-5)
 

@@ -25,6 +25,8 @@ SAMPLES = np.arange(400)
 DFT = np.stack([np.cos(2 * np.pi * b * SAMPLES / 400) for b in range(1, 9)] + [np.sin(2 * np.pi * b * SAMPLES / 400) for b in range(1, 9)])
 MEAN = (np.full(6, 1013.25) + f(6, scale=3)).astype(np.float32)
 LARGE = np.array([70001, 80003, 90007, 100003])
+SCORE, NEAR_ZERO = f(6, 1), f(40, 6)
+NEAR_ZERO = (NEAR_ZERO - (NEAR_ZERO @ SCORE + f(40, 1, scale=.004)) / (SCORE.T @ SCORE) * SCORE.T).astype(np.float32)  # scores of some thousandths
 
 # name: (graph, weights, inputs, bounds by policy)
 USUAL = {"amp-f16": .03, "amp-bf16": .1}
@@ -99,6 +101,27 @@ CASES = {
         "g (float[2,4000,4] x) => (float[2,4000,3] y) { h = MatMul(x, w) ax = Constant<value_int=1>() c = CumSum(h, ax)"
         " k = Constant<value_float=0.0005>() s = Mul(c, k) y = MatMul(s, v) }",
         {"w": np.abs(f(4, 4)), "v": f(4, 3)}, {"x": RANDOM.random((2, 4000, 4)).astype(np.float32)}, {"amp-f16": .01, "amp-bf16": .05}),
+    "factors that fit, of both operands of a product": (
+        "g (float[4,6] x) => (float[4,3] y) { a = MatMul(x, w1) b = MatMul(x, w2) k = Constant<value_float=300.0>() ka = Mul(a, k) kb = Mul(b, k)"
+        " p = Mul(ka, kb) z = Constant<value_float=1e-5>() q = Mul(p, z) y = MatMul(q, v) }",
+        {"w1": f(6, 5), "w2": f(6, 5), "v": f(5, 3)}, {"x": f(4, 6)}, {"amp-f16": .02}),
+    "small factors, normalized behind a layer": (
+        "g (float[1,2,6,6] x) => (float[1,3,6,6] y) { h = Conv<kernel_shape=[1,1]>(x, w1) k = Constant<value_float=0.0001>() d = Mul(h, k) e = Mul(d, k)"
+        " c = Conv<kernel_shape=[1,1]>(e, w2) n = InstanceNormalization<epsilon=1e-30>(c, s, b) y = Conv<kernel_shape=[1,1]>(n, w3) }",
+        {"w1": f(4, 2, 1, 1), "w2": f(4, 4, 1, 1), "s": 1 + f(4, scale=.1), "b": f(4), "w3": f(3, 4, 1, 1)}, {"x": f(1, 2, 6, 6)}, USUAL),
+    "ids of an input, compared with counted ones": (
+        "g (float[6] id, float[6,4] x) => (float[6,3] y) { u = Constant<value_ints=[1]>() iu = Unsqueeze(id, u) z = Constant<value_float=0.0>()"
+        " n = Constant<value_float=5000.0>() s = Constant<value_float=1.0>() r = Range(z, n, s) eq = Equal(iu, r) q = Cast<to=1>(eq)"
+        " e = MatMul(q, emb) h = MatMul(x, w) t = Add(h, e) y = MatMul(t, v) }",
+        {"emb": f(5000, 5), "w": f(4, 5), "v": f(5, 3)}, {"id": np.array([4999, 4097, 1, 2049, 3001, 259], np.float32), "x": f(6, 4)}, USUAL),
+    "rows of the largest score": (
+        "g (float[6,4] x) => (float[6,3] y) { h = MatMul(x, wr) k = Constant<value_ints=[1]>() v, i = TopK<axis=-1>(h, k)"
+        " ax = Constant<value_ints=[1]>() i1 = Squeeze(i, ax) e = Gather(ex, i1) e2 = Mul(e, x) y = MatMul(e2, wo) }",
+        {"wr": np.repeat(f(4, 1), 300, 1) + f(4, 300, scale=1e-3), "ex": f(300, 4), "wo": f(4, 3)}, {"x": f(6, 4)}, USUAL),
+    "rows by the sign of a score": (
+        "g (float[40,6] x) => (float[40,3] y) { h = MatMul(x, w) k = Constant<value_float=0.0>() g = Greater(h, k) i = Cast<to=7>(g)"
+        " ax = Constant<value_ints=[1]>() i1 = Squeeze(i, ax) e = Gather(emb, i1) xe = MatMul(x, we) z = Add(e, xe) y = MatMul(z, v) }",
+        {"w": SCORE, "emb": f(2, 5, scale=3), "we": f(6, 5), "v": f(5, 3)}, {"x": NEAR_ZERO}, USUAL),
 }
 # Values that FP16 serves must stay narrow: (graph, weights, nodes that compute in f16).
 NARROW = {
@@ -113,6 +136,12 @@ NARROW = {
     "bytes as inputs": (
         "g (uint8[2,3,8,8] x) => (float[2,4,6,6] y) { f = Cast<to=1>(x) k = Constant<value_float=255.0>() n = Div(f, k) y = Conv(n, w) }",
         {"w": f(4, 3, 3, 3)}, {"y"}),
+    "a mean by a factor over many": (
+        "g (float[1,2,224,224] x) => (float[1,3] y) { h = Conv<kernel_shape=[1,1]>(x, w) ax = Constant<value_ints=[2,3]>() s = ReduceSum<keepdims=0>(h, ax)"
+        " k = Constant<value_float=1.993e-5>() d = Mul(s, k) y = MatMul(d, v) }", {"w": f(4, 2, 1, 1), "v": f(4, 3)}, {"y"}),
+    "a branch with a small scale": (
+        "g (float[4,8] x) => (float[4,3] y) { h = MatMul(x, w0) b = MatMul(h, w1) k = Constant<value_float=1e-5>() d = Mul(b, k) r = Add(h, d)"
+        " y = MatMul(r, v) }", {"w0": f(8, 8), "w1": f(8, 8), "v": f(8, 3)}, {"h", "y"}),
 }
 
 

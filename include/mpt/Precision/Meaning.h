@@ -31,6 +31,7 @@ struct Meaning {
   bool unscaled = false;   ///< of the magnitude of the function's inputs, which only the user knows
   bool large = false;      ///< an exponential or a power of such a magnitude
   double gain = 1;         ///< constant factors since the magnitude was last of order one
+  double size = 1;         ///< the largest magnitude that constant factors and sums make of order one
   double least = 0;        ///< of a constant over a count: the least magnitude; 0 where there is no such quotient
 
   bool constant = false;     ///< its elements are in the file
@@ -42,6 +43,7 @@ struct Meaning {
   bool counted() const { return steps > 0; }
   bool isFilter() const { return constant && filter; }
   double magnitude() const { return bounded ? std::max(std::abs(low), std::abs(high)) : kUnbounded; }
+  double largest() const { return bounded ? magnitude() : size; }
 };
 
 /// The meanings of a function's values, and which of its ops must stay wide for them. One walk in the order of
@@ -77,6 +79,7 @@ private:
   bool isUnfit(mlir::Operation *op, const Meaning &constant, bool isMatrix, mlir::FloatType type) const;
   void findEnds(mlir::func::FuncOp function, const llvm::DenseSet<mlir::Operation *> &ending);
   void keepIndex(mlir::Value value, llvm::StringRef why);
+  void keepTest(mlir::Operation *op, llvm::DenseMap<mlir::Operation *, bool> &positions);
   void keepExpanded(mlir::Operation *op);
   bool keepProducts(mlir::Value value, llvm::StringRef why, llvm::DenseMap<mlir::Operation *, bool> &seen);
   bool isLookedUp(mlir::Value indices) const;

@@ -5,6 +5,7 @@
 #include "Rules.h"
 
 #include "mpt/Dialect/ONNX/ONNXDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Interfaces/ArithmeticWalk.h"
 #include "mpt/Interfaces/FixedTensors.h"
 #include "mpt/Interfaces/Interfaces.h"
@@ -79,7 +80,13 @@ Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, ConstantReader 
     meaning.unscaled = isFloat(argument);
     meanings[argument] = meaning;
   }
-  function.walk<WalkOrder::PreOrder>([&](Operation *op) { visit(op, contentsOf, reader); });
+  TrainingParts parts(function);
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    visit(op, contentsOf, reader);
+    if (!parts.isForward(op)) // a loss scale brings gradients to the range
+      for (Value result : op->getResults())
+        meanings[result].size = 1;
+  });
   findEnds(function, ending);
 }
 
@@ -130,14 +137,18 @@ const Meaning &Meanings::of(Value value) const {
 
 // ---- values that must be exact
 
-/// Keeps wide the ops that make an index, up to the nearest GEMM, and behind one the ops on positions.
+static bool isFlag(Value value) { return getElementTypeOrSelf(value.getType()).isInteger(1); }
+
+/// Keeps wide the ops that make an index, up to the nearest GEMM, and behind one the ops on positions. Flags that an
+/// index is made of, as where an element equals the largest one, follow from the floats that are compared.
 void Meanings::keepIndex(Value start, StringRef why) {
   SmallVector<Value> work{start};
   while (!work.empty()) {
     Value value = work.pop_back_val();
     Operation *op = value.getDefiningOp();
     auto semantics = dyn_cast_or_null<PrecisionSemantics>(op);
-    if (!semantics || !isFloat(value) || op->hasTrait<OpTrait::ConstantLike>() || op->getNumOperands() == 0)
+    if (!semantics || (!isFloat(value) && !isFlag(value)) || op->hasTrait<OpTrait::ConstantLike>() ||
+        op->getNumOperands() == 0)
       continue;
     NumericClass numericClass = semantics.getNumericClass();
     if (numericClass == NumericClass::Pinned ||
@@ -231,8 +242,7 @@ bool Meanings::isLookedUp(Value indices) const {
         if (arithmetic == Arithmetic::Tests &&
             llvm::any_of(user->getOperands(), [&](Value other) { return other != use.get() && isTable(other); }))
           return true;
-        bool isFlag = getElementTypeOrSelf(result).isInteger(1);
-        if (!isFloat(result) && !isFlag && seen.insert(user).second)
+        if (!isFloat(result) && !isFlag(result) && seen.insert(user).second)
           work.push_back(result);
       }
     }
@@ -273,6 +283,14 @@ bool Meanings::keepProducts(Value value, StringRef why, llvm::DenseMap<Operation
   return found;
 }
 
+/// Positions that are compared, and inputs, which may hold some, are as exact as indices.
+void Meanings::keepTest(Operation *op, llvm::DenseMap<Operation *, bool> &positions) {
+  for (Value operand : op->getOperands())
+    if (isFloat(operand) && (of(operand).positional || of(operand).direct) &&
+        keepPosition(operand, "a limit is compared with it", positions))
+      ends.try_emplace(op, "positions or inputs are compared");
+}
+
 void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
   llvm::DenseMap<Operation *, bool> positions, products;
   function.walk([&](Operation *op) {
@@ -282,9 +300,9 @@ void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &endi
     }
     switch (arithmeticOf(op)) {
     case Arithmetic::Converts:
-      if (Type to = getElementTypeOrSelf(op->getResult(0).getType());
-          isFloat(op->getOperand(0)) && to.isInteger() && !to.isInteger(1))
-        keepIndex(op->getOperand(0), "an index is made of it");
+      if (Value result = op->getResult(0); getElementTypeOrSelf(result.getType()).isInteger() && !isFlag(result))
+        if (isFloat(op->getOperand(0)) || (isFlag(op->getOperand(0)) && isLookedUp(result)))
+          keepIndex(op->getOperand(0), "an index is made of it");
       break;
     case Arithmetic::Samples:
       if (op->getNumOperands() > 1)
@@ -312,9 +330,7 @@ void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &endi
       keepPosition(op->getOperand(0), "an angle is made of it", positions);
       break;
     case Arithmetic::Tests:
-      for (Value operand : op->getOperands())
-        if (isFloat(operand) && of(operand).positional)
-          keepPosition(operand, "a limit is compared with it", positions);
+      keepTest(op, positions);
       break;
     default:
       break;
@@ -330,6 +346,26 @@ static bool isLarge(const Meaning &m, const Limits &limits) {
   if (m.bounded && std::isfinite(m.magnitude()))
     return m.magnitude() > limits.largest;
   return m.bounded || m.large || std::abs(m.gain) >= kLargeGain;
+}
+
+/// True where constant factors leave values of order one below the type's normal numbers.
+static bool isSmall(const Meaning &m, const Limits &limits) {
+  return !m.constant && !m.bounded && m.size > 0 && m.size < limits.smallestNormal;
+}
+
+/// True for arithmetic whose result a small operand's digits show in, whatever the other operands are.
+static bool showsSmall(Arithmetic arithmetic) {
+  switch (arithmetic) {
+  case Arithmetic::Adds:
+  case Arithmetic::Subtracts:
+  case Arithmetic::Chooses:
+  case Arithmetic::Saturates:
+  case Arithmetic::Expands:
+  case Arithmetic::Unknown:
+    return false;
+  default:
+    return true;
+  }
 }
 
 /// True where a magnitude is lost among the type's subnormal numbers, by more than half a unit of its own last place.
@@ -409,6 +445,8 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
     // A moved constant is judged by its readers.
     if (arithmetic == Arithmetic::Moves && isFloat(op->getResult(0)))
       return whyRead(op->getResult(0), type);
+    if (arithmetic == Arithmetic::Tests && m.integer && m.elements > 1 && m.magnitude() > limits.exactSteps)
+      return "it counts farther than the narrow type holds exactly";
     if (arithmetic == Arithmetic::Unknown || !isUnfit(op, m, isMatrix, type))
       return "";
     // A limit beyond the range is none, and a sentinel stays one.
@@ -429,6 +467,8 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
   if (!isMeasured && arithmetic != Arithmetic::Saturates && isLarge(m, limits))
     return m.bounded ? "integers beyond the narrow type's range flow in"
                      : "what flows in may leave the narrow type's range";
+  if (!isMeasured && showsSmall(arithmetic) && isSmall(m, limits))
+    return "constant factors may take what flows in below the narrow type's normal numbers";
   return "";
 }
 
@@ -464,6 +504,10 @@ std::string Meanings::whyWide(Operation *op, FloatType type, bool isMeasured) co
       return "its bounds are beyond the narrow type's range";
     if (!isMeasured && arithmeticOf(op) == Arithmetic::Contracts && isLarge(m, limits))
       return "its weights may take it out of the narrow type's range";
+    if (!isMeasured && arithmeticOf(op) == Arithmetic::Multiplies && isLarge(m, limits))
+      return "constant factors may take it out of the narrow type's range";
+    if (!isMeasured && arithmeticOf(op) != Arithmetic::Unknown && isSmall(m, limits))
+      return "constant factors may take it below the narrow type's normal numbers";
   }
   return "";
 }

@@ -21,6 +21,7 @@ Meaning mpt::meaningOfConstant(const ElementRange &range) {
   result.smallest = range.smallest;
   result.integer = range.integer;
   result.elements = range.elements;
+  result.size = result.magnitude();
   return result;
 }
 
@@ -65,8 +66,10 @@ static Meaning meet(ArrayRef<const Meaning *> operands) {
   result.weight = all(&Meaning::weight);
   result.unscaled = any(&Meaning::unscaled);
   result.large = any(&Meaning::large);
+  result.size = operands.empty() ? 1 : 0;
   for (const Meaning *m : operands) {
     result.gain = std::max(result.gain, m->gain);
+    result.size = std::max(result.size, m->size);
     result.elements = std::max(result.elements, m->elements);
   }
   return result;
@@ -135,9 +138,14 @@ static Meaning inferProduct(const Meaning &a, const Meaning &b) {
   if (a.constant != b.constant) {
     const Meaning &constant = a.constant ? a : b, &other = a.constant ? b : a;
     result.gain = gainOf(other.gain * constant.magnitude());
+    result.size = times(other.largest(), constant.magnitude());
     // A flag times a number is that number or nothing, as in masks: no count, and of no magnitude to speak of.
     if (other.counted() && other.steps <= 1)
       result = Meaning();
+  } else if (!a.constant) {
+    if (!a.bounded && !b.bounded)
+      result.gain = gainOf(a.gain * b.gain);
+    result.size = times(a.largest(), b.largest());
   }
   return result;
 }
@@ -162,8 +170,12 @@ static Meaning inferQuotient(const Meaning &a, const Meaning &b) {
   }
   result.integer = false;
   result.least = a.constant ? leastOver(a.smallest, b) : 0;
-  if (b.constant)
-    result.gain = gainOf(a.gain / std::max(b.smallest, std::numeric_limits<double>::min()));
+  result.size = 1;
+  if (b.constant) {
+    double inverse = 1 / std::max(b.smallest, std::numeric_limits<double>::min());
+    result.gain = gainOf(a.gain * inverse);
+    result.size = times(a.largest(), inverse);
+  }
   // Divided by a value as large, it is of order one.
   bool normalizes = !b.constant && (b.unscaled || b.large || !b.bounded);
   if (normalizes) {
@@ -196,6 +208,7 @@ static Meaning inferLongSum(const Meaning &x, double terms) {
   Meaning result = x;
   result.constant = false;
   result.rootMeanSquare = 0;
+  result.size = times(x.size, terms);
   if (x.bounded) {
     result.low = std::min(times(x.low, terms), x.low);
     result.high = std::max(times(x.high, terms), x.high);
@@ -204,24 +217,27 @@ static Meaning inferLongSum(const Meaning &x, double terms) {
   return result;
 }
 
-/// How much larger than `x` the results are of a GEMM or convolution whose other operand has known elements: the L2
-/// norm of the weights that make one. Norms that initializations and training give change nothing, as ops between
-/// layers (ReLU, norms, residual additions) make up for them.
-static double gainOfWeights(Operation *op, const Meaning &x, unsigned index, const Meaning &weights) {
-  constexpr double kOrdinary = 64;
+/// The L2 norm of the weights, operand `index` of a GEMM or convolution, that make one result; 0 where it is not known.
+static double normOfWeights(Operation *op, unsigned index, const Meaning &weights) {
   auto type = dyn_cast<RankedTensorType>(op->getOperand(index).getType());
   auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (weights.rootMeanSquare == 0 || !type || !type.hasStaticShape() || !result)
-    return 1;
+    return 0;
   int64_t features = 1;
   for (int64_t extent : type.getShape())
     if (llvm::is_contained(result.getShape(), extent))
       features = std::max(features, extent);
   int64_t terms = type.getNumElements() / features;
-  double norm = weights.rootMeanSquare * std::sqrt(static_cast<double>(terms));
+  return weights.rootMeanSquare * std::sqrt(static_cast<double>(terms));
+}
+
+/// How much larger than `x` the results are of a GEMM with weights of this norm. Norms that initializations and
+/// training give change nothing, as ops between layers (ReLU, norms, residual additions) make up for them.
+static double gainOfWeights(const Meaning &x, double norm) {
+  constexpr double kOrdinary = 64;
   if (norm > kOrdinary)
     return x.gain * norm;
-  return std::abs(x.gain) > 1 ? x.gain * std::min(norm, 1.0) : 1;
+  return norm != 0 && std::abs(x.gain) > 1 ? x.gain * std::min(norm, 1.0) : 1;
 }
 
 /// The magnitude of a bounded value as a factor on order one.
@@ -255,7 +271,10 @@ static Meaning inferContraction(Operation *op, ArrayRef<const Meaning *> operand
   // A signal that was filtered, resampled or transformed is still the input's.
   bool isFiltered = (a.isFilter() && b.direct && !b.constant) || (b.isFilter() && a.direct && !a.constant);
   result.direct = isFiltered && llvm::all_of(operands, [](const Meaning *m) { return m->direct || m->weight; });
-  result.gain = gainOfWeights(op, scaled(a), 1, b) * gainOfWeights(op, scaled(b), 0, a);
+  double normOfA = normOfWeights(op, 0, a), normOfB = normOfWeights(op, 1, b), norm = std::max(normOfA, normOfB);
+  result.gain = gainOfWeights(scaled(a), normOfB) * gainOfWeights(scaled(b), normOfA);
+  double sizes = times(normOfA != 0 ? 1 : a.largest(), normOfB != 0 ? 1 : b.largest());
+  result.size = std::min(1.0, times(sizes, norm != 0 ? std::max(norm, 1.0) : terms));
   return result;
 }
 
@@ -278,6 +297,8 @@ static Meaning inferPower(ArrayRef<const Meaning *> operands) {
   result.positional = llvm::all_of(operands, [](const Meaning *m) { return m->positional; });
   result.direct = llvm::all_of(operands, [](const Meaning *m) { return m->direct; });
   result.unscaled = x.unscaled;
+  if (operands.size() == 2 && operands[1]->constant && operands[1]->low >= 1)
+    result.size = std::pow(x.size, operands[1]->low);
   result.large = !shrinks && (x.unscaled || x.large || (x.bounded && x.magnitude() == Meaning::kUnbounded));
   return result;
 }
@@ -466,8 +487,11 @@ Meaning mpt::infer(Arithmetic arithmetic, Operation *op, ArrayRef<const Meaning 
   case Arithmetic::Subtracts:
     return inferDifference(op, operands);
   case Arithmetic::Multiplies:
-    if (operands.size() == 2 && op->getOperand(0) == op->getOperand(1) && !x.bounded)
-      return inferPower({&x});
+    if (operands.size() == 2 && op->getOperand(0) == op->getOperand(1) && !x.bounded) {
+      Meaning square = inferPower({&x});
+      square.size = x.size * x.size;
+      return square;
+    }
     return operands.size() == 2 ? inferProduct(x, *operands[1]) : meet(operands);
   case Arithmetic::Divides:
     return operands.size() == 2 ? inferQuotient(x, *operands[1]) : Meaning();

@@ -27,6 +27,8 @@ static bool isJoinedWithMatMul(onnx::NodeOp node) {
   if (!node.getDomain().empty() || node.getOpType() != "Transpose" || !node->hasOneUse())
     return false;
   auto reader = dyn_cast<onnx::NodeOp>(*node->user_begin());
+  if (reader && reader.getOpType() == "Cast" && reader->hasOneUse()) // of an earlier run
+    reader = dyn_cast<onnx::NodeOp>(*reader->user_begin());
   auto order = node.getAttrs().getAs<DenseI64ArrayAttr>("perm");
   if (!reader || reader.getOpType() != "MatMul" || !order || order.size() < 3)
     return false;

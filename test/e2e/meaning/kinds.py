@@ -183,7 +183,9 @@ def constant(d):
 def scaled_and_back(d, h, size, b, columns, large):
     """Features times a constant, something that changes no magnitude, and over the constant again."""
     c = d.constant(size, exact=large)
-    form = d.pick("mul-div", "div-mul", "mul-mul", "compare", "where", "clip", "pow", "epsilon")
+    form = d.pick("mul-div", "div-mul", "mul-mul", "factors", "compare", "where", "clip", "pow", "epsilon")
+    if form == "factors":
+        return head(d, in_factors(d, h, abs(size)), b, columns)
     if form == "compare":
         limit = d.emit("Greater", h, d.constant(-abs(size) if large else 30.0 * size))
         return head(d, d.emit("Mul", h, d.cast(limit)), b, columns)
@@ -210,6 +212,17 @@ def scaled_and_back(d, h, size, b, columns, large):
         middle = d.emit(d.pick("Neg", "Identity"), middle, exact=large) if d.pick(True, False) else d.reshape(middle, b, columns, exact=large)
     back = c if form != "mul-mul" else d.constant(1.0 / size, exact=large)
     return head(d, d.emit(second, middle, back), b, columns)
+
+
+def in_factors(d, h, size):
+    """Features times a number and over it again, in factors that the narrow types hold where the product is beyond them."""
+    count = int(d.rng.integers(2, 5))
+    reached = 1.0
+    for step in (1, -1):
+        for _ in range(count):
+            reached *= size ** (step / count)
+            h = d.emit("Mul", h, d.constant(size ** (step / count)), exact=not 2.0**-14 <= reached <= 1000)
+    return h
 
 
 @kind

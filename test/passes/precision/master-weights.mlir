@@ -35,7 +35,7 @@ module {
 // -----
 
 module {
-  // expected-error @below {{expected no state named w.master, which the master needs}}
+  // expected-error @below {{expected no parameter named 'w.master', as the FP32 master of 'w' is called: rename it}}
   train.state parameter @w : tensor<4x4xf32> = dense<0.1> : tensor<4x4xf32>
   train.state slot @w.master : tensor<4x4xf32> = dense<0.1> : tensor<4x4xf32>
   func.func @step(%x: tensor<4x4xf32>) {
