@@ -17,10 +17,6 @@ FOLDERS = ("lib", "passes", "tools", "include", "python", "test", "examples", "b
 EXCEPTIONS = {
     ("lib/Driver/CompileOptions.cpp", "CompileOptions::parse"): 44,
     ("lib/Import/Proto/Copies.cpp", "Copies::join"): 44,
-    ("lib/Import/Proto/Import.cpp", "import"): 44,
-    ("lib/Import/Proto/Roles.cpp", "whyHeld"): 43,
-    ("lib/Import/Proto/Roles.cpp", "mpt::assignRoles"): 61,
-    ("lib/Import/Roles.cpp", "whyHeld"): 42,
     ("lib/Precision/Meaning/Meaning.cpp", "Meanings::findEnds"): 74,
 }
 

@@ -63,6 +63,28 @@ static bool matches(MutableArrayRef<llvm::Regex> expressions, StringRef name) {
   return llvm::any_of(expressions, [&](llvm::Regex &regex) { return regex.match(name); });
 }
 
+/// What no declaration makes a parameter; empty where one may.
+static StringRef whyNeverTrained(train::StateOp state, const TensorUse &use) {
+  if (use.classes)
+    return "weights of a loss's classes";
+  if (use.quantizes)
+    return "scale of a quantization";
+  if (isMask(state.getValueAttr()))
+    return "mask";
+  return use.angle ? "feeds an angle" : "";
+}
+
+/// The reason where neither declaration nor use nor name makes the tensor a parameter.
+static std::string whyConstant(train::StateOp state, const TensorUse &use) {
+  if (use.initialState)
+    return "initial state";
+  // Exporters fold look-ups in a table of zeros, as one of relative positions is before training.
+  bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
+  if (use.either && isList && isZero(state.getValueAttr()))
+    return "zeros: a mask, or a table before training";
+  return use.either ? "constant of arithmetic" : use.reader.empty() ? "moved only" : "operand of " + use.reader.str();
+}
+
 /// Why the tensor is no parameter; empty for one. The exporter's declaration comes first, then values and uses, and
 /// names decide the cases that these leave open. A tensor that the file's step has renewed is no number of a formula.
 static std::string whyHeld(train::StateOp state, const TensorUse &use, bool torch, bool isRenewed) {
@@ -70,14 +92,8 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, bool torc
   auto declared = getAttr<ONNXDialect::DeclaredAttrHelper>(state);
   auto isDeclared = [&](Declared kind) { return declared && declared.getValue() == kind; };
   bool isList = cast<RankedTensorType>(state.getType()).getRank() >= 1;
-  if (use.classes)
-    return "weights of a loss's classes";
-  if (use.quantizes)
-    return "scale of a quantization";
-  if (isMask(state.getValueAttr()))
-    return "mask";
-  if (use.angle)
-    return "feeds an angle";
+  if (StringRef why = whyNeverTrained(state, use); !why.empty())
+    return why.str();
   // Folded from a weight, bias or token by a movement, it is one. Other tools drop the exporter's declaration of that.
   Made made = madeByTools(withoutNumber(name));
   bool folds = use.weight || use.beside || use.token;
@@ -106,14 +122,7 @@ static std::string whyHeld(train::StateOp state, const TensorUse &use, bool torc
   // Rows beside a layer's result are a token, or the zeros of a padding.
   bool isToken = use.token && name.contains('.') && !isZero(state.getValueAttr());
   bool isParameter = (use.either || isToken) && isList && made == Made::No && !isNumber;
-  if (torch ? isTorchPath(name) : isParameter)
-    return "";
-  if (use.initialState)
-    return "initial state";
-  // Exporters fold look-ups in a table of zeros, as one of relative positions is before training.
-  if (use.either && isList && isZero(state.getValueAttr()))
-    return "zeros: a mask, or a table before training";
-  return use.either ? "constant of arithmetic" : use.reader.empty() ? "moved only" : "operand of " + use.reader.str();
+  return (torch ? isTorchPath(name) : isParameter) ? "" : whyConstant(state, use);
 }
 
 /// Numbers of formulas are not told: who would train them?
