@@ -23,7 +23,7 @@ func::FuncOp mpt::jointGraph(ModuleOp module) {
 bool mpt::usesBackwardOfFile(ModuleOp module) {
   auto training = module->getAttrOfType<DictionaryAttr>(onnx::kTrainingRoles);
   auto backward = training ? training.getAs<StringAttr>("backward") : StringAttr();
-  return training && !(backward && backward.getValue() == "own");
+  return training && !(backward && backward.getValue() == "derived");
 }
 
 DenseSet<Operation *> mpt::forwardOps(func::FuncOp function) {

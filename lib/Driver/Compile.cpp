@@ -284,7 +284,7 @@ private:
     if (options.hasLoss && !roles)
       return "nothing: --loss asks for another step";
     SmallVector<std::string> others;
-    if (auto backward = roles ? roles.getAs<StringAttr>("backward") : StringAttr(); backward && backward == "own")
+    if (auto backward = roles ? roles.getAs<StringAttr>("backward") : StringAttr(); backward && backward == "derived")
       others.push_back("the backward pass, which is made anew");
     if (options.hasOptimizer && !form.optimizer.empty())
       others.push_back("the optimizer, which is --optimizer=" + options.optimizer);

@@ -382,8 +382,8 @@ std::vector<Flag> modelFlags() {
       {"--train", "REGEX", "float initializers whose names match are parameters, whatever their use",
        pattern(&Options::train)},
       {"--tie", "REGEX",
-       "biases and scales that an exporter has merged, as their first values were equal: those whose names match stay "
-       "one tensor",
+       "biases, scales and matrices that an exporter has merged, as their first values were equal: those whose names "
+       "match stay one tensor",
        pattern(&Options::tie)},
       {"--batch-norm", "HOW",
        "of batch normalizations in inference form: frozen (default), or train as in training form",

@@ -208,8 +208,8 @@ struct JointOutputs {
     take("next", renewed);
     loss = roles.getAs<StringAttr>("loss").getValue();
     // The file names the trained tensors, also where its backward pass is made anew.
-    bool isOwn = roles.getAs<StringAttr>("backward").getValue() == "own";
-    decide = !trained.empty() || (!renewed.empty() && !isOwn);
+    bool isDerived = roles.getAs<StringAttr>("backward").getValue() == "derived";
+    decide = !trained.empty() || (!renewed.empty() && !isDerived);
   }
 
   llvm::StringSet<> trained, renewed; ///< symbols of states

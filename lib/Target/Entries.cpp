@@ -132,6 +132,7 @@ private:
     else
       call(function, ir.getVoidTy(), operands);
   }
+  /// The same of a library's routine: mpt_rt_gemm, mpt_cuda_gemm_chained.
   void library(StringRef name, SmallVector<llvm::Value *> operands) {
     operands.insert(operands.begin(), exec);
     check(call(program.callPrefix + name.str(), i32, operands));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --training-adopt-backward: a joint graph's own gradients and new values become the step's.
+// --training-adopt-backward: gradients and new values that a joint graph of a file brings become the step's.
 #include "mpt/Autodiff/Autodiff.h"
 #include "mpt/Autodiff/Seed.h"
 #include "mpt/Autodiff/TrainingFunctions.h"
@@ -40,11 +40,11 @@ struct AdoptBackward : mpt::impl::AdoptBackwardBase<AdoptBackward> {
     training = found;
     module->removeAttr(mpt::onnx::kTrainingRoles);
     auto backward = training.getAs<StringAttr>("backward");
-    bool own = backward && backward.getValue() == "own";
-    func::FuncOp step = own ? forward : cloneFunction(forward, "step");
-    if ((!own && failed(widenParameters(module))) || failed(adopt(step, own)))
+    bool isDerived = backward && backward.getValue() == "derived";
+    func::FuncOp step = isDerived ? forward : cloneFunction(forward, "step");
+    if ((!isDerived && failed(widenParameters(module))) || failed(adopt(step, isDerived)))
       return signalPassFailure();
-    if (own)
+    if (isDerived)
       return;
     if (!hasSeeds(step))
       stateBackward(step);
@@ -117,14 +117,14 @@ private:
     return success();
   }
 
-  LogicalResult adopt(func::FuncOp step, bool own) {
+  LogicalResult adopt(func::FuncOp step, bool isDerived) {
     SmallVector<Given> grads, next;
     auto results = plainResults(step);
     if (failed(results) || failed(collect(step, "gradients", grads)) || failed(collect(step, "next", next)))
       return failure();
     mergeReads(step);
     find(results->front().value, next, grads, step);
-    if (grads.empty() && !own && !update)
+    if (grads.empty() && !isDerived && !update)
       return step.emitError() << "expected gradients among the outputs, which another optimizer than the file's own "
                                  "needs, got new values alone; name them: --gradient PARAMETER=OUTPUT";
     // A gradient may be a value of the forward pass, such as an input: only updates take the marked one.
@@ -136,9 +136,9 @@ private:
     for (Given &gradient : grads)
       mark(gradient, others);
     for (const Given &value : next)
-      write(step, value, own, fixed);
-    setResults(step, own ? ArrayRef<NamedValue>(*results) : ArrayRef<NamedValue>(*results).take_front());
-    if (own) {
+      write(step, value, isDerived, fixed);
+    setResults(step, isDerived ? ArrayRef<NamedValue>(*results) : ArrayRef<NamedValue>(*results).take_front());
+    if (isDerived) {
       for (Operation *gradient : marked) {
         gradient->replaceAllUsesWith(gradient->getOperands());
         gradient->erase();
@@ -251,12 +251,12 @@ private:
 
   /// Writes a new value, unless another optimizer makes it of gradients. A value that is no update is a statistic,
   /// which must not carry a scale.
-  void write(func::FuncOp step, const Given &given, bool own, SmallVectorImpl<Value> &fixed) {
+  void write(func::FuncOp step, const Given &given, bool isDerived, SmallVectorImpl<Value> &fixed) {
     train::StateOp state = stateOf(given.state);
     // A state may keep a gradient as it is.
     Value value = markedOf.contains(given.value) ? markedOf.lookup(given.value) : given.value;
     bool updates = isUpdate(value) || state.getRole() == train::Role::parameter;
-    if (updates && (own || !update))
+    if (updates && (isDerived || !update))
       return;
     if (updates && state.getRole() == train::Role::statistic)
       state.setRoleAttr(train::RoleAttr::get(&getContext(), train::Role::slot));

@@ -49,7 +49,7 @@ def AdoptBackward : Pass<"training-adopt-backward", "::mlir::ModuleOp"> {
     In: a module with `onnx.training`, whose `@forward` returns a loss, and gradients and new values of states. Out:
     `@forward` returns the scalar "loss" and what has no role; `@step` beside it is the whole graph, with a
     `train.gradient` a parameter that is not frozen, a `train.write` a state, and a seed (`mpt.seed`) where the gradients
-    begin, as `training-differentiate` makes them. With `backward = "own"`, `@forward` keeps its loss and the writes of
+    begin, as `training-differentiate` makes them. With `backward = "derived"`, `@forward` keeps its loss and the writes of
     statistics, and differentiation follows. Other modules stay as they are.
 
     Of a parameter that has a new value and no gradient among the results, the gradient is the value through which all

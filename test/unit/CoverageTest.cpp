@@ -97,7 +97,7 @@ public:
       missing("its arithmetic (MeaningFlow; Unknown where nothing is known of its results)",
               "lib/Precision/Meaning/Models.cpp");
     if (!mentions(tests, name.getStringRef()))
-      missing("a test of its meaning", "test/evaluation/" + StringRef(stem).lower() + ".mlir");
+      missing("a test of its evaluation", "test/evaluation/" + StringRef(stem).lower() + ".mlir");
     // Targets make fusions of the other ops; train ops are core ops by the time a target sees them.
     if (name.getDialectNamespace() == "mpt" && !name.hasTrait<OpTrait::OneRegion>() &&
         !mentions(cases, name.getStringRef()))

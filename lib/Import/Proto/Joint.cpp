@@ -63,9 +63,9 @@ public:
   FailureOr<proto::JointRoles> run() {
     if (failed(takeRoles()) || failed(chooseBackward()))
       return failure();
-    if (!options.seed.empty() && (!roles.any() || roles.own))
+    if (!options.seed.empty() && (!roles.any() || roles.derived))
       return emitError(loc) << "--seed: expected a backward pass of the file that is used, got "
-                            << (roles.own ? "one that is made anew" : "a graph without gradients and new values")
+                            << (roles.derived ? "one that is made anew" : "a graph without gradients and new values")
                             << "; leave --seed out";
     if (!roles.any())
       return roles;
@@ -284,10 +284,10 @@ private:
     takeUpdate();
     if (roles.gradients.empty() && roles.next.empty())
       return success();
-    roles.own = options.backward == "own";
-    if (!roles.own && roles.gradients.empty())
+    roles.derived = options.backward == "own";
+    if (!roles.derived && roles.gradients.empty())
       // New statistics alone are no backward pass.
-      roles.own = options.backward.empty() && !changesWeights();
+      roles.derived = options.backward.empty() && !changesWeights();
     return success();
   }
 
@@ -408,7 +408,7 @@ private:
 
   /// `X` becomes mpt.Seed(X) for all its readers, X being named, or by custom called like the loss's gradient.
   LogicalResult markSeed() {
-    if (roles.own)
+    if (roles.derived)
       return success();
     std::string seed = options.seed;
     if (seed.empty())
@@ -465,7 +465,7 @@ private:
                return gradient.getValue() == entry.getValue();
              });
     });
-    roles.updates = updates && !roles.own;
+    roles.updates = updates && !roles.derived;
     form.optimizer = updates ? "operators of the file" : roles.optimizer;
     if (gradients && next > updates)
       form.state = "of " + std::to_string(next - updates) + " tensors";
@@ -563,7 +563,7 @@ void proto::noteRoles(ModuleOp module, const JointRoles &roles) {
   };
   NamedAttrList entries;
   entries.set("loss", builder.getStringAttr(roles.loss));
-  entries.set("backward", builder.getStringAttr(roles.own ? "own" : "file"));
+  entries.set("backward", builder.getStringAttr(roles.derived ? "derived" : "file"));
   entries.set("gradients", dictionary(roles.gradients));
   entries.set("next", dictionary(roles.next));
   if (roles.seedIsNamed)

@@ -27,7 +27,7 @@ struct JointRoles {
   double clipNorm = 0.0;                        ///< the norm that it clips gradients to; 0: it does not
   llvm::StringSet<> zeros;                      ///< inputs that become states, whose values no file has
   bool updates = false;                         ///< new values of parameters are among the outputs
-  bool own = false;                             ///< the backward pass of the file is not used
+  bool derived = false;                         ///< the backward pass of the file is not used
   TrainingForm form;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matcher: Identity and BatchNormalization of a file.
 // Parameters that an exporter has merged because their first values were equal: each layer gets its own again.
+// Matcher: Identity and BatchNormalization of a file.
 #include "Computed.h"
 #include "OperandUses.h"
 #include "Proto.h"

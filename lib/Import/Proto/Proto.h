@@ -144,8 +144,8 @@ std::string takeName(llvm::StringSet<> &taken, std::string wanted, const std::st
 
 /// Tensors that separateMerged() has made -> the one that each was in the file.
 using SeparatedTensors = llvm::StringMap<std::string>;
-/// Gives layers biases and scales of their own where they share one of equal elements and no matrix or module beside
-/// it: an exporter has merged initially equal tensors. Fails where `options.tie` keeps nothing together.
+/// Gives layers biases, scales and matrices of their own where they share one of equal elements and no matrix or module
+/// beside it: an exporter has merged initially equal tensors. Fails where `options.tie` keeps nothing together.
 llvm::FailureOr<SeparatedTensors> separateMerged(::onnx::ModelProto &model, const ImportOptions &options,
                                                  llvm::StringRef folder, DeclaredParameters &declared,
                                                  mlir::Location loc);

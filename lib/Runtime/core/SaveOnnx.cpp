@@ -3,7 +3,7 @@
 #include "core/AtomicFile.h"
 #include "core/Error.h"
 #include "core/SafeTensors.h"
-#include "core/Template.h"
+#include "core/TemplateFiller.h"
 #include "core/Trainer.h"
 #include "core/Types.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpt_rt_gemm: checks a GEMM, cuts it into tasks for the threads, and picks the kernel for this processor.
+// mpt_rt_gemm: checks a GEMM, cuts it into tasks for the threads, and picks the kernel for this
+// processor: one of ours, or oneDNN for BF16, whose tiles (AMX) it alone uses.
 #include "cpu/Gemm.h"
 
 #include "core/Context.h"

@@ -19,7 +19,7 @@ inline dnnl::engine &cpuEngine() {
   return engine;
 }
 
-/// A type that oneDNN multiplies natively on this processor, FP32 included.
+/// A type that oneDNN multiplies natively on this processor, by AMX too; FP32 included.
 inline bool oneDnnNative(int64_t dtype) {
   static const bool bf16 =
       static_cast<int>(dnnl::get_effective_cpu_isa()) >= static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);

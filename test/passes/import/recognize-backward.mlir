@@ -54,7 +54,7 @@ module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}
 // Where our backward pass trains, the file's stays as it is.
 // OWN-NOT: mpt.relu_backward
 //--- own.mlir
-module attributes {onnx.training = {backward = "own", gradients = {w_grad = @w}, loss = "y", next = {}}} {
+module attributes {onnx.training = {backward = "derived", gradients = {w_grad = @w}, loss = "y", next = {}}} {
   train.state parameter @w : tensor<2x4xf32> = dense<0.5> : tensor<2x4xf32>
   func.func @forward(%dy: tensor<2x4xf32>) -> (tensor<2x4xf32> {mpt.name = "y"}, tensor<2x4xf32> {mpt.name = "w_grad"}) {
     %w = train.read @w : tensor<2x4xf32>

@@ -48,7 +48,7 @@ module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}
 // Unused gradients are not looked at.
 // OWN-NOT: mpt.softmax_backward
 //--- own.mlir
-module attributes {onnx.training = {backward = "own", gradients = {w_grad = @w}, loss = "y", next = {}}} {
+module attributes {onnx.training = {backward = "derived", gradients = {w_grad = @w}, loss = "y", next = {}}} {
   train.state parameter @w : tensor<2x4xf32> = dense<0.5> : tensor<2x4xf32>
   func.func @forward(%x: tensor<2x4xf32>, %dy: tensor<2x4xf32>, %other: tensor<2x4xf32>) -> (tensor<2x4xf32> {mpt.name = "y"}, tensor<2x4xf32> {mpt.name = "w_grad"}) {
     %w = train.read @w : tensor<2x4xf32>

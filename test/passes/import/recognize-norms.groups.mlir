@@ -38,7 +38,7 @@ module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}
 // SUMS: mpt.group_norm %arg0, %{{.*}}, %{{.*}} {epsilon = {{.*}}, groups = 2 : i64} : (tensor<3x4x5xf32>
 // SUMS-NOT: mpt.{{reduce|sqrt}}
 //--- sums.mlir
-module attributes {onnx.training = {backward = "own", gradients = {w_grad = @w}, loss = "y", next = {}}} {
+module attributes {onnx.training = {backward = "derived", gradients = {w_grad = @w}, loss = "y", next = {}}} {
   train.state parameter @s : tensor<4xf32> = dense<0.5> : tensor<4xf32>
   train.state parameter @b : tensor<4xf32> = dense<0.5> : tensor<4xf32>
   func.func @forward(%x: tensor<3x4x5xf32>) -> (tensor<3x4x5xf32> {mpt.name = "y"}) {

@@ -69,7 +69,7 @@ module attributes {onnx.training = {backward = "file", gradients = {w_grad = @w}
 // LAYER: mpt.layer_norm %arg0, %{{.*}}, %{{.*}} {axis = 1 : i64, epsilon =
 // LAYER-NOT: mpt.{{reduce|sqrt}}
 //--- layer.mlir
-module attributes {onnx.training = {backward = "own", gradients = {w_grad = @w}, loss = "y", next = {}}} {
+module attributes {onnx.training = {backward = "derived", gradients = {w_grad = @w}, loss = "y", next = {}}} {
   train.state parameter @s : tensor<6xf32> = dense<0.5> : tensor<6xf32>
   train.state parameter @b : tensor<6xf32> = dense<0.5> : tensor<6xf32>
   func.func @forward(%x: tensor<4x6xf32>) -> (tensor<4x6xf32> {mpt.name = "y"}) {

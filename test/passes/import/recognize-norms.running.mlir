@@ -3,7 +3,7 @@
 // Evaluation normalizes with the states whose new value is made of a statistic. [N, C] gets a spatial extent.
 // CHECK: %[[X:.*]] = mpt.reshape %arg0 : (tensor<4x3xf32>) -> tensor<4x3x1xf32>
 // CHECK: mpt.batch_norm %[[X]], {{.*}}mpt.statistics = [@mean, @var]
-module attributes {onnx.training = {backward = "own", gradients = {w_grad = @w}, loss = "y", next = {m = @mean, v = @var, o = @other}}} {
+module attributes {onnx.training = {backward = "derived", gradients = {w_grad = @w}, loss = "y", next = {m = @mean, v = @var, o = @other}}} {
   train.state parameter @s : tensor<3xf32> = dense<0.5> : tensor<3xf32>
   train.state parameter @b : tensor<3xf32> = dense<0.5> : tensor<3xf32>
   train.state statistic @mean : tensor<3xf32> = dense<0.0> : tensor<3xf32>

@@ -47,7 +47,7 @@ module attributes {onnx.training = {loss = "l", backward = "file", gradients = {
 // OWN: train.write @m
 // OWN-NOT: train.write
 //--- own.mlir
-module attributes {onnx.training = {loss = "loss", backward = "own", gradients = {w_grad = @w}, next = {m_next = @m, w_next = @w}}} {
+module attributes {onnx.training = {loss = "loss", backward = "derived", gradients = {w_grad = @w}, next = {m_next = @m, w_next = @w}}} {
   train.state parameter @w : tensor<4xf32> = dense<0.5> : tensor<4xf32>
   train.state statistic @m : tensor<4xf32> = dense<0.0> : tensor<4xf32>
   func.func @forward(%x: tensor<4xf32> {mpt.name = "x"}) -> (tensor<f32> {mpt.name = "loss", train.role = #train<role loss>}, tensor<4xf32> {mpt.name = "w_grad"}, tensor<4xf32> {mpt.name = "m_next"}, tensor<4xf32> {mpt.name = "w_next"}) {

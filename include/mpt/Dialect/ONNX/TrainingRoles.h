@@ -9,10 +9,10 @@
 namespace mpt::onnx {
 
 /// On a module whose graph brings its own backward pass: a dictionary with `loss`, the name of a result; `backward`,
-/// whose backward pass is used ("file" or "own"); `gradients` and `next`, dictionaries from names of results to the
-/// states that they are gradients or new values of; and, where the file has them, `optimizer` (as --optimizer says it),
-/// the name of the `learning_rate` in it, the `clip_norm` of its gradients, and the unit `updates` where new values of
-/// parameters are results.
+/// which backward pass is used ("file", or "derived" where the compiler makes it anew); `gradients` and `next`,
+/// dictionaries from names of results to the states that they are gradients or new values of; and, where the file has
+/// them, `optimizer` (as --optimizer says it), the name of the `learning_rate` in it, the `clip_norm` of its gradients,
+/// and the unit `updates` where new values of parameters are results.
 inline constexpr llvm::StringLiteral kTrainingRoles = "onnx.training";
 
 } // namespace mpt::onnx

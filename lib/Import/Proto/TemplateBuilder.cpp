@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Templates of model files, read off the wire format: fields that nobody asked for keep their bytes.
+// Templates of model files, read off the wire format: fields that nobody asked for keep their bytes. When a model is
+// saved, lib/Runtime/core/TemplateFiller.cpp puts values in their places.
 #include "Pieces.h"
 #include "Proto.h"
 #include "Sites.h"

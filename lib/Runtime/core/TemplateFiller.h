@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Templates of model files: bytes as they are, with places for tensors of the state. The form: docs/onnx.md.
-#ifndef MPT_RUNTIME_CORE_TEMPLATE_H
-#define MPT_RUNTIME_CORE_TEMPLATE_H
+#ifndef MPT_RUNTIME_CORE_TEMPLATEFILLER_H
+#define MPT_RUNTIME_CORE_TEMPLATEFILLER_H
 
 #include "core/Json.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading templates, and copying them with tensors in their places.
-#include "core/Template.h"
+// Reading templates, and copying them with tensors in their places. lib/Import/Proto/TemplateBuilder.cpp finds these.
+#include "core/TemplateFiller.h"
 
 #include "core/Convert.h"
 #include "core/Error.h"
