@@ -374,11 +374,7 @@ private:
                                std::pair("--tie=", &options.tie), std::pair("--batch-norm=", &options.batchNorm)})
       if (!value->empty())
         return flag + *value;
-    if (options.onnxForm != "joint")
-      return "--onnx-form=" + options.onnxForm;
-    if (options.onnxState != "initializers")
-      return "--onnx-state=" + options.onnxState;
-    return options.onnxOps != "all" ? "--onnx-ops=" + options.onnxOps : "";
+    return options.flagOfStepFile();
   }
 
   /// A backward pass among the nodes is rewritten like all others, and nothing scales its gradients.

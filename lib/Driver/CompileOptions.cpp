@@ -544,6 +544,14 @@ static Error checkSizes(const CompileOptions &options) {
   return Error::success();
 }
 
+std::string CompileOptions::flagOfStepFile() const {
+  if (onnxForm != "joint")
+    return "--onnx-form=" + onnxForm;
+  if (onnxState != "initializers")
+    return "--onnx-state=" + onnxState;
+  return onnxOps != "all" ? "--onnx-ops=" + onnxOps : "";
+}
+
 /// A report is of a phase's result, and memory is planned for libraries alone: other reports and limits are refused.
 static Error checkProducts(const CompileOptions &options) {
   auto order = [](StringRef phase) { return phases.find(phase); };
@@ -567,6 +575,8 @@ static Error checkProducts(const CompileOptions &options) {
     return refuse("--debug-nonfinite", "the checks are the library's");
   if (writesOnnx && !options.evalModel.empty())
     return refuse("--eval-model", "the file holds the step, not its evaluation");
+  if (std::string flag = options.flagOfStepFile(); !writesOnnx && !options.products && !flag.empty())
+    return bad("expected --emit=onnx for " + flag + ", which says how the file is written, got another product");
   if (!options.state.empty() && (!writesOnnx || options.trains || options.policy != "fp32"))
     return bad(
         "expected --emit=onnx alone for --state, which changes nothing but values; rewrite the file for a policy "

@@ -137,7 +137,7 @@ class Trainer:
         manifest, trained = self.manifest, [t for t, role in self._state() if role == PARAMETER]
         values = sum(int(np.prod(t.shape[:t.rank], dtype=np.int64)) for t in trained)
         return (f"<mpt.Trainer of '{self.name}': policy {manifest.get('policy', 'fp32')}, target {self._runtime.target}, "
-                f"{len(trained)} parameters of {values:,} values, {len(self._shapes) - len(trained)} held>")
+                f"{len(trained)} parameters of {values:,} values, {len(manifest.get('held', {}))} held>")
 
     def _repr_html_(self) -> str:
         return describe(self) if self.__dict__.get("_trainer") else html.escape(repr(self))

@@ -248,7 +248,8 @@ def test_quantized_weights_and_values(kind, zero, tmp_path):
     xq = (np.clip(np.round(x / 0.125) + zero, low, high) - zero) * 0.125
     w = (np.array([[10, 20], [30, 40], [50, 60]]) - np.array([1, zero])) * np.array([0.5, 0.25])
     loss, gradients = trainer.gradients({"x": x})
-    assert set(gradients) == {"b"} and trainer.trained()["held"]["scales"] == "scale of a quantization"
+    held = trainer.trained()["held"]
+    assert set(gradients) == {"b"} and held["scales"] == "scale of a quantization" and f" {len(held)} held>" in repr(trainer)
     assert loss == pytest.approx(float(((xq @ w) ** 2).sum()), rel=1e-6)
     np.testing.assert_allclose(gradients["b"], 2 * (xq @ w).sum(0), rtol=1e-5)
 

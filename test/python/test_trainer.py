@@ -150,6 +150,10 @@ def test_refused_models(tmp_path):
         mpt.Trainer(tmp_path / "no-such")
     with pytest.raises(mpt.Error, match=r"expected one lib\*.so, got 0"):
         mpt.Trainer(tmp_path)
+    for name in ("libb.so", "liba.so"):
+        (tmp_path / name).touch()
+    with pytest.raises(mpt.Error, match="got 2: load one by its path, such as .*/liba.so"):
+        mpt.Trainer(tmp_path)
 
 
 def test_torch_tensors(linear):

@@ -66,6 +66,8 @@ struct CompileOptions : PipelineOptions {
   static llvm::Expected<CompileOptions> parse(llvm::ArrayRef<llvm::StringRef> words);
   /// All combinations of the extents bound, the first symbol's changing last.
   std::vector<Size> sizes() const;
+  /// The first flag about the file that a step is written to, as given; empty where there is none.
+  std::string flagOfStepFile() const;
   /// One line a flag, by group; of the group named alone. The error lists the groups.
   static llvm::Expected<std::string> help(llvm::StringRef group = "");
   /// Whether `name` is a flag with a value, which may be the next word.

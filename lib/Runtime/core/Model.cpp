@@ -119,19 +119,20 @@ mpt_status findLibrary(const std::string &directory, std::string &out) {
   DIR *dir = opendir(directory.c_str());
   if (!dir)
     return fail(MPT_IO_ERROR, "cannot read '%s': %s", directory.c_str(), strerror(errno));
-  int found = 0;
+  std::vector<std::string> found;
   while (dirent *entry = readdir(dir)) {
     std::string name = entry->d_name;
-    if (name.size() > 6 && name.rfind("lib", 0) == 0 && name.compare(name.size() - 3, 3, ".so") == 0) {
-      out = directory;
-      out += "/";
-      out += name;
-      ++found;
-    }
+    if (name.size() > 6 && name.rfind("lib", 0) == 0 && name.compare(name.size() - 3, 3, ".so") == 0)
+      found.push_back(name);
   }
   closedir(dir);
-  if (found != 1)
-    return fail(MPT_NOT_FOUND, "'%s': expected one lib*.so, got %d", directory.c_str(), found);
+  std::sort(found.begin(), found.end());
+  if (found.size() > 1)
+    return fail(MPT_NOT_FOUND, "'%s': expected one lib*.so, got %zu: load one by its path, such as %s/%s",
+                directory.c_str(), found.size(), directory.c_str(), found.front().c_str());
+  if (found.empty())
+    return fail(MPT_NOT_FOUND, "'%s': expected one lib*.so, got 0", directory.c_str());
+  out = directory + "/" + found.front();
   return MPT_OK;
 }
 
