@@ -7,7 +7,7 @@ set(package ${CMAKE_INSTALL_LIBDIR}/cmake/mpt)
 
 # The runtime's oneDNN travels with it, where it does not belong to the system.
 cmake_path(IS_PREFIX CMAKE_SOURCE_DIR "${MPT_ONEDNN_LIBRARY}" onednn_is_ours)
-if(onednn_is_ours)
+if(MPT_ONEDNN AND onednn_is_ours)
   file(REAL_PATH "${MPT_ONEDNN_LIBRARY}" onednn)
   install(FILES ${onednn} DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME libdnnl.so.3)
 endif()
