@@ -206,6 +206,9 @@ void testCodes(const GemmKernels &kernel) {
       }
 }
 
+/// Whether a lane of packed operands is two BF16 values, as 8-bit ones alone become.
+bool isOfPairs(const GemmKernels *kernels) { return std::string(kernels->name) == "avx512-bf16"; }
+
 std::vector<const GemmKernels *> kernelsHere() {
 #if defined(MPT_TEST_AVX512)
   return {&gemmAvx512, &gemmAvx512Bf16};
@@ -219,6 +222,8 @@ std::vector<const GemmKernels *> kernelsHere() {
     if (__builtin_cpu_supports("avx512bf16"))
       kernels.push_back(&gemmAvx512Bf16);
   }
+#elif defined(__aarch64__)
+  kernels.push_back(&gemmNeon);
 #endif
   return kernels;
 #endif
@@ -231,7 +236,7 @@ void testKernels() {
     testCodes(*kernel);
     for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16, MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2}) {
       bool narrow = sizeOf(type) == 1;
-      if (!narrow && kernel == &gemmAvx512Bf16)
+      if (!narrow && isOfPairs(kernel))
         continue;
       for (int64_t m : {1, 5, 13, 37, 200})
         for (int64_t n : {1, 10, 17, 70})
@@ -259,7 +264,7 @@ void testReadNarrow() {
   for (const GemmKernels *kernel : kernelsHere())
     for (int64_t type : {MPT_FLOAT16, MPT_BFLOAT16})
       for (auto &size : sizes)
-        for (int turn = 0; turn < 12 && kernel != &gemmAvx512Bf16; ++turn) {
+        for (int turn = 0; turn < 12 && !isOfPairs(kernel); ++turn) {
           const bool wideA = turn / 4 != 0, wideB = turn / 4 != 1; // B, A, both
           mpt_gemm_desc g = describe(size[0], size[1], size[2], MPT_FLOAT32, MPT_FLOAT32, turn & 1, turn & 2);
           Operands wide = allocate(g);
@@ -292,7 +297,7 @@ void testReadNarrow() {
 /// The kernel that multiplies BF16 is chosen where the processor has it, for two 8-bit operands.
 void testChoice() {
   const GemmKernels *best = kernelsHere().back();
-  const GemmKernels &wide = best == &gemmAvx512Bf16 ? gemmAvx512 : *best;
+  const GemmKernels &wide = isOfPairs(best) ? gemmKernels() : *best;
   for (int64_t a : {MPT_FLOAT32, MPT_BFLOAT16, MPT_FLOAT8E4M3FN, MPT_FLOAT8E5M2})
     for (int64_t b : {MPT_BFLOAT16, MPT_FLOAT8E4M3FN}) {
       mpt_gemm_desc g = describe(40, 40, 40, a, MPT_FLOAT32, false, false);

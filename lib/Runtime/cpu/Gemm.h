@@ -57,7 +57,7 @@ struct GemmKernels {
 };
 
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
-extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512;
+extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512, gemmNeon;
 
 /// FP32 accumulation over 8-bit inputs, which BF16 represents, on processors that multiply BF16. Not for a Gather.
 extern const GemmKernels gemmAvx512Bf16;
