@@ -10,7 +10,7 @@ cd "$MPT_ROOT"
 [ "${1:-}" = aarch64 ] || die "expected aarch64, got '${1:-}'"
 [ -d /usr/aarch64-linux-gnu/include/c++ ] || die "no C++ library for AArch64: install g++-aarch64-linux-gnu"
 folder="${2:-build/release/lib}/aarch64-linux-gnu"
-scripts/build.sh aarch64 mpt_rt
+scripts/build.sh aarch64 mpt_rt library_server
 mkdir -p "$folder"
 llvm-strip-22 -o "$folder/libmpt_rt.so" build/aarch64/lib/libmpt_rt.so
 say "$folder/libmpt_rt.so: $(stat -c %s "$folder/libmpt_rt.so") bytes"
