@@ -24,8 +24,9 @@ if(TARGET mpt_rt_cuda)
 endif()
 if(MPT_BUILD_COMPILER)
   mpt_install(mpt_compiler compiler)
-  set_target_properties(mpt-opt mpt-run PROPERTIES INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
-  install(TARGETS mpt-opt mpt-run EXPORT mpt DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(mpt-opt PROPERTIES INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS mpt-opt EXPORT mpt DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/mpt-run DESTINATION ${CMAKE_INSTALL_BINDIR}) # a link to mpt-opt
 endif()
 install(EXPORT mpt NAMESPACE mpt:: DESTINATION ${package} FILE mptTargets.cmake)
 
