@@ -7,7 +7,7 @@ set(package ${CMAKE_INSTALL_LIBDIR}/cmake/mpt)
 
 # The runtime's oneDNN travels with it, where it does not belong to the system.
 cmake_path(IS_PREFIX CMAKE_SOURCE_DIR "${MPT_ONEDNN_LIBRARY}" onednn_is_ours)
-if(onednn_is_ours)
+if(MPT_ONEDNN AND onednn_is_ours)
   file(REAL_PATH "${MPT_ONEDNN_LIBRARY}" onednn)
   install(FILES ${onednn} DESTINATION ${CMAKE_INSTALL_LIBDIR} RENAME libdnnl.so.3)
 endif()
@@ -24,8 +24,9 @@ if(TARGET mpt_rt_cuda)
 endif()
 if(MPT_BUILD_COMPILER)
   mpt_install(mpt_compiler compiler)
-  set_target_properties(mpt-opt mpt-run PROPERTIES INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
-  install(TARGETS mpt-opt mpt-run EXPORT mpt DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(mpt-opt PROPERTIES INSTALL_RPATH $ORIGIN/../${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS mpt-opt EXPORT mpt DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/mpt-run DESTINATION ${CMAKE_INSTALL_BINDIR}) # a link to mpt-opt
 endif()
 install(EXPORT mpt NAMESPACE mpt:: DESTINATION ${package} FILE mptTargets.cmake)
 

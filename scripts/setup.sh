@@ -3,9 +3,9 @@
 # Installs all that is missing for building mpt on Debian 12: system packages, the Python environment .venv and the ONNX C++
 # library. Safe to run again; takes about a second when nothing is missing.
 # With --tests also the needs of tests: PyTorch and ONNX Runtime to compare with, MPI, formatters and assemblers.
-# With --libraries also optional needs of tests: a Fortran compiler, and NVIDIA's libraries that tests ask without a GPU (870 MB to
-# download, 1.2 GB on disk): cuDNN 9.19, cuBLASLt and the compiler that cuDNN opens, with their headers. --libraries=all adds
-# cuDNN 9.28 and NCCL (820 MB, 1.2 GB).
+# With --libraries also optional needs of tests: a Fortran compiler; AArch64's C++ library and an emulator (118 MB to download,
+# 600 MB on disk); and NVIDIA's libraries that tests ask without a GPU (870 MB to download, 1.2 GB on disk): cuDNN 9.19, cuBLASLt
+# and the compiler that cuDNN opens, with their headers. --libraries=all adds cuDNN 9.28 and NCCL (820 MB, 1.2 GB).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 exec </dev/null
@@ -180,18 +180,20 @@ install_nvidia_libraries() {
   done
 }
 
-# Tests of the Fortran module are skipped without.
-install_fortran() (
-  command -v gfortran >/dev/null && return 0
-  SYSTEM_PACKAGES=(gfortran)
-  install_system_packages
-)
+# install_optional PROGRAM TESTS PACKAGE...: tests are skipped without.
+install_optional() {
+  command -v "$1" >/dev/null && return 0
+  local without="$2"
+  shift 2
+  (SYSTEM_PACKAGES=("$@") && install_system_packages) || say "no $* to be had: tests of $without are skipped"
+}
 
 install_system_packages
 install_python_packages
 install_onnx
 if [ "$libraries" != none ]; then
-  install_fortran || say "no gfortran to be had: tests of the Fortran module are skipped"
+  install_optional gfortran "the Fortran module" gfortran
+  install_optional qemu-aarch64-static "libraries for AArch64" qemu-user-static g++-aarch64-linux-gnu
   install_nvidia_libraries
 fi
 say "everything is installed"

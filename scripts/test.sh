@@ -72,6 +72,9 @@ esac
 
 [ ${#quick[@]} -gt 0 ] || scripts/setup.sh --libraries || { tally 0 1 "set-up"; finish; }
 scripts/build.sh release || { run_checks; tally 0 1 "build"; finish; }
+if command -v aarch64-linux-gnu-g++ >/dev/null; then
+  scripts/build-runtime.sh aarch64 || { tally 0 1 "the runtime for AArch64"; finish; }
+fi
 rm -rf "$results" && mkdir -p "$results"
 [ ${#quick[@]} -gt 0 ] || run_checks
 

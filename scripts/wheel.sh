@@ -16,6 +16,7 @@ trap 'rm -rf "$work"' EXIT
 scripts/build.sh release mpt-opt mpt-run mpt_rt mpt_rt_cuda mpt_compiler
 cp -r python/pyproject.toml python/mpt LICENSE "$work"
 cmake --install build/release --prefix "$work/mpt" --strip >/dev/null
+rm "$work/mpt/bin/mpt-run" # archives have no links; python/tool.py starts mpt-opt by this name
 
 # Debian has no lld that stands alone (its own is a layer over libLLVM, 150 MB), so the linker is GNU's, a program by itself.
 linker="$(command -v x86_64-linux-gnu-ld.bfd)" || die "no ld.bfd: install binutils"

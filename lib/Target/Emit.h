@@ -3,14 +3,12 @@
 #ifndef MPT_TARGET_EMIT_H
 #define MPT_TARGET_EMIT_H
 
+#include "Machine.h"
 #include "Program.h"
 
 #include "mpt/Target/Library.h"
 
 namespace mpt::target {
-
-/// Bytes of one object file.
-using Object = llvm::SmallVector<char, 0>;
 
 /// Checks the library's name, and finds the runtime library `runtime` where the options name none.
 llvm::LogicalResult complete(mlir::ModuleOp module, llvm::StringRef runtime, LibraryOptions &options);

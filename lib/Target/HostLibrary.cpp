@@ -15,15 +15,16 @@ using namespace mpt;
 using namespace mpt::target;
 
 LogicalResult mpt::target::emitHostLibrary(ModuleOp module, const LibraryOptions &given, const Target &target,
-                                           StringRef cpu, StringRef callPrefix) {
+                                           const Processor &processor, StringRef callPrefix) {
   LibraryOptions options = given;
+  options.architecture = processor.otherArchitecture();
   if (failed(complete(module, target.runtimeLibrary(), options)))
     return failure();
   FailureOr<Program> program = Program::read(module, options.name, target);
   if (failed(program))
     return failure();
   program->callPrefix = callPrefix.str();
-  llvm::Expected<Machine> machine = Machine::create(cpu);
+  llvm::Expected<Machine> machine = Machine::create(processor);
   if (!machine)
     return module.emitError() << llvm::toString(machine.takeError());
   program->cpu = machine->cpu;
@@ -32,7 +33,7 @@ LogicalResult mpt::target::emitHostLibrary(ModuleOp module, const LibraryOptions
   std::string manifest = manifestOf(module, *program), listing;
 
   SmallVector<Object> objects;
-  if (failed(compileKernels(module, *program, cpu, threads, objects, options.keepIR ? &listing : nullptr)))
+  if (failed(compileKernels(module, *program, processor, threads, objects, options.keepIR ? &listing : nullptr)))
     return failure();
   llvm::LLVMContext context;
   llvm::Module code(options.name, context);

@@ -3,15 +3,17 @@
 #ifndef MPT_TARGET_HOSTLIBRARY_H
 #define MPT_TARGET_HOSTLIBRARY_H
 
+#include "Machine.h"
+
 #include "mpt/Target/Target.h"
 
 namespace mpt::target {
 
-/// Writes the library of a target whose memory is the host's: kernels and entry points for processor `cpu`, as LLVM's
-/// -mcpu names it ("native" for this machine). Entry points call the runtime's functions as `callPrefix` + parallel,
-/// gemm, conv, copy, zero, check, with the signatures of mpt_rt_* in mpt-c/abi.h.
+/// Writes the library of a target whose memory is the host's: kernels and entry points for `processor`. Entry points
+/// call the runtime's functions as `callPrefix` + parallel, gemm, conv, copy, zero, check, with the signatures of
+/// mpt_rt_* in mpt-c/abi.h.
 llvm::LogicalResult emitHostLibrary(mlir::ModuleOp module, const LibraryOptions &options, const Target &target,
-                                    llvm::StringRef cpu, llvm::StringRef callPrefix);
+                                    const Processor &processor, llvm::StringRef callPrefix);
 
 /// Dialects and translations that it needs in a context.
 void registerHostDialects(mlir::DialectRegistry &registry);

@@ -90,8 +90,8 @@ void defineBFloat16Rounding(llvm::Module &module) {
 
 } // namespace
 
-LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &program, StringRef cpu, unsigned threads,
-                                          SmallVectorImpl<SmallVector<char, 0>> &objects, std::string *listing) {
+LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &program, const Processor &processor,
+                                          unsigned threads, SmallVectorImpl<Object> &objects, std::string *listing) {
   if (program.kernels.empty())
     return success();
   // Pieces of at least some kernels, so that small models do not pay for the split. Dealt round: costs even out.
@@ -128,7 +128,7 @@ LogicalResult mpt::target::compileKernels(ModuleOp module, const Program &progra
   auto compile = [&](size_t number) {
     llvm::LLVMContext context;
     std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(parts[number], context, "kernels");
-    llvm::Expected<Machine> machine = Machine::create(cpu);
+    llvm::Expected<Machine> machine = Machine::create(processor);
     std::string problem;
     if (!code) {
       problem = "kernels could not be translated to LLVM IR";

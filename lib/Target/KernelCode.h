@@ -10,8 +10,8 @@ namespace mpt::target {
 
 /// Generates code for all kernels of `program`, in several pieces that compile at the same time. One object a piece.
 /// `listing`, when given, receives the optimized LLVM IR.
-llvm::LogicalResult compileKernels(mlir::ModuleOp module, const Program &program, llvm::StringRef cpu, unsigned threads,
-                                   llvm::SmallVectorImpl<llvm::SmallVector<char, 0>> &objects, std::string *listing);
+llvm::LogicalResult compileKernels(mlir::ModuleOp module, const Program &program, const Processor &processor,
+                                   unsigned threads, llvm::SmallVectorImpl<Object> &objects, std::string *listing);
 
 } // namespace mpt::target
 

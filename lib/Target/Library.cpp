@@ -74,10 +74,18 @@ std::string mpt::target::findRuntime(StringRef file) {
 }
 
 LogicalResult mpt::target::complete(ModuleOp module, StringRef runtime, LibraryOptions &options) {
-  if (options.runtimeLibrary.empty())
-    options.runtimeLibrary = findRuntime(runtime);
-  else if (options.runtimeLibrary == "none")
+  if (options.runtimeLibrary == "none") {
     options.runtimeLibrary.clear();
+  } else if (options.runtimeLibrary.empty()) {
+    SmallString<64> file(options.architecture);
+    llvm::sys::path::append(file, runtime);
+    options.runtimeLibrary = findRuntime(file);
+    if (options.runtimeLibrary.empty() && !options.architecture.empty() && options.kind == LibraryKind::Shared)
+      return module.emitError() << "expected lib/" << file
+                                << " beside the folder of this program, found none; make it with "
+                                << "scripts/build-runtime.sh " << StringRef(options.architecture).split('-').first
+                                << ", or emit a static library, which is linked with the program that uses it";
+  }
   auto odd = [](char c) { return c == '/' || c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' '; };
   if (options.name.empty() || llvm::any_of(options.name, odd))
     return module.emitError() << "expected a file name for the library without quotes and control characters, got '"

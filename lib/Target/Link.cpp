@@ -13,33 +13,41 @@ using namespace mpt::target;
 namespace {
 
 /// A compiler driver knows where the C library lies; bare linkers leave its symbols to the process that loads us.
-std::string findLinker(StringRef wanted, bool &driver) {
-  SmallVector<StringRef> names;
+std::string findLinker(const LibraryOptions &options, bool &driver) {
+  StringRef wanted = options.linker;
+  std::vector<std::string> names;
   if (!wanted.empty())
-    names = {wanted};
+    names = {wanted.str()};
+  else if (!options.architecture.empty())
+    names = {options.architecture + "-gcc", "ld.lld-22", "ld.lld", options.architecture + "-ld"};
   else
     names = {"cc", "gcc", "clang", "clang-22", "ld.lld-22", "ld.lld", "ld"};
   for (StringRef name : names)
     if (auto found = sys::findProgramByName(name)) {
       StringRef stem = sys::path::filename(name);
-      driver = !stem.starts_with("ld");
+      driver = !stem.starts_with("ld") && !stem.contains("-ld");
       return *found;
     }
+  if (!wanted.empty() || !options.architecture.empty())
+    return "";
   // Wheels have one beside the compiler.
   driver = false;
   SmallString<128> own(sys::path::parent_path(sys::fs::getMainExecutable(nullptr, nullptr)));
   sys::path::append(own, "ld");
-  return wanted.empty() && sys::fs::can_execute(own) ? own.str().str() : "";
+  return sys::fs::can_execute(own) ? own.str().str() : "";
 }
 
 } // namespace
 
 Error mpt::target::link(ArrayRef<std::string> objects, StringRef output, const LibraryOptions &options) {
   bool driver = false;
-  std::string linker = findLinker(options.linker, driver);
-  if (linker.empty())
-    return createStringError(options.linker.empty() ? "no linker found: install cc or ld.lld, or use --emit=object"
-                                                    : "cannot run the linker '" + options.linker + "'");
+  std::string linker = findLinker(options, driver);
+  if (linker.empty() && !options.linker.empty())
+    return createStringError("cannot run the linker '" + options.linker + "'");
+  if (linker.empty()) {
+    std::string driverName = options.architecture.empty() ? "cc" : options.architecture + "-gcc";
+    return createStringError("no linker found: install " + driverName + " or ld.lld, or emit a static library");
+  }
   std::vector<std::string> arguments{linker};
   auto add = [&](std::initializer_list<std::string> more) { arguments.insert(arguments.end(), more); };
   // An option of the linker itself, as a driver passes it on.

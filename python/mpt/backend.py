@@ -76,6 +76,8 @@ def with_constants(model: onnx.ModelProto, values: dict) -> onnx.ModelProto:
 class Rep(BackendRep):
     """A model that is compiled at its first run, and again where values differ that were compiled in."""
 
+    Trainer, compile = Trainer, staticmethod(compile_in_process)
+
     def __init__(self, model: onnx.ModelProto, flags: dict):
         self.model, self.flags = model, flags
         self.initialized = {tensor.name for tensor in model.graph.initializer}
@@ -106,14 +108,14 @@ class Rep(BackendRep):
             path = Path(self.folder.name) / "model.onnx"
             path.write_bytes(with_constants(self.model, constants).SerializeToString())
             try:
-                compile_in_process(path, Path(self.folder.name) / "lib", forward_only=True, **self.flags)
+                self.compile(path, Path(self.folder.name) / "lib", forward_only=True, **self.flags)
             except CompileError as refusal:
                 self.close()
                 problem = refusal
                 if "constant" not in str(refusal) and "run time" not in str(refusal):
                     break
                 continue
-            self.trainer = Trainer(Path(self.folder.name) / "lib", threads=1)
+            self.trainer = self.Trainer(Path(self.folder.name) / "lib", threads=1)
             self.constants = constants
             return
         raise problem

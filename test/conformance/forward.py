@@ -78,6 +78,12 @@ def named(name: str, value) -> str:
     return name + table.FLOAT * bool(np.issubdtype(np.asarray(value).dtype, np.floating) or np.asarray(value).dtype.name.startswith(("bfloat", "float")))
 
 
+def takes_names(rep) -> bool:
+    """Whether a backend's model takes its inputs by name."""
+    import mpt.backend
+    return isinstance(rep, mpt.backend.Rep)
+
+
 def run_case(case, setting) -> table.Row:
     import onnx
     backend, build = setting
@@ -95,7 +101,7 @@ def run_case(case, setting) -> table.Row:
             inputs, wanted = as_arrays(inputs), as_arrays(wanted)
             names = [value.name for value in model.graph.input]
             try:
-                results = rep.run(dict(zip(names, inputs)) if backend == "mpt.backend" else inputs)
+                results = rep.run(dict(zip(names, inputs)) if takes_names(rep) else inputs)
             except Exception as refusal:  # whatever a backend raises
                 return row._replace(status="refused", detail=table.one_line(refusal))
             for got, want in zip(results, wanted):

@@ -3,7 +3,7 @@
 """Compiles the corpus models and holds loss, gradients and ten optimizer steps against the float64 references.
 
   check_corpus.py CORPUS [--models a,b] [--forms ts,dyn,opt] [--variants loss,composed,logits] [--steps sgd,adamw|none]
-                  [--dynamic] [--markdown FILE]
+                  [--dynamic] [--aarch64] [--markdown FILE]
 
 CORPUS is the folder that scripts/corpus.sh made (forward/ and ref/). Variants: loss and composed have the loss in the graph;
 logits has not, and mpt adds it (models whose loss --loss= can name; compared with the reference of loss). Prints a line for every graph and ends with a
@@ -53,10 +53,23 @@ def load(path):
         return {key: archive[key] for key in archive.files}
 
 
-def rows_of(corpus, key, steps, out):
+def machine(emulates):
+    """(trainers of libraries, flags of mpt-opt): on this machine, or under emulation of AArch64."""
+    import mpt
+
+    if not emulates:
+        return mpt.Trainer, {}
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "emulated"))
+    import emulated
+
+    return emulated.Trainer, {"mtriple": emulated.TRIPLE}
+
+
+def rows_of(corpus, key, steps, emulates, out):
     """Compiles one graph once per optimizer and returns [(the compared value, row)]."""
     import mpt
 
+    make_trainer, flags = machine(emulates)
     dynamic = key.endswith(".dynamic")
     graphs, references = (os.path.join(corpus, *parts) for parts in ((("dynamic",), ("ref", "dynamic")) if dynamic else (("forward",), ("ref",))))
     model = os.path.join(graphs, key + ".onnx")
@@ -76,8 +89,8 @@ def rows_of(corpus, key, steps, out):
     for name in steps or ["sgd"]:
         optimizer, suffix = OPTIMIZERS[name]
         folder = os.path.join(out, name)
-        mpt.compile(model, loss=loss, optimizer=optimizer, policy="fp32", no_dropout=True, quiet=True, bind=bind, out=folder)
-        trainer = mpt.Trainer(folder)
+        mpt.compile(model, loss=loss, optimizer=optimizer, policy="fp32", no_dropout=True, quiet=True, bind=bind, out=folder, **flags)
+        trainer = make_trainer(folder)
         if not rows:
             value, gradients = trainer.gradients(feeds)
             rows.append(("loss", measure.losses([value], **first)))
@@ -156,6 +169,7 @@ def main():
     ap.add_argument("--forms", default="ts,dyn,opt")
     ap.add_argument("--variants")
     ap.add_argument("--dynamic", action="store_true", help="graphs with symbolic dimensions")
+    ap.add_argument("--aarch64", action="store_true", help="libraries for AArch64, under emulation (test/emulated)")
     ap.add_argument("--steps", default="sgd,adamw", help="optimizers whose ten steps are compared; 'none' for gradients alone")
     ap.add_argument("--markdown", metavar="FILE", help="append a table row for every graph")
     ap.add_argument("--limit", type=float, default=300, help="seconds for one graph")
@@ -178,7 +192,7 @@ def main():
                     continue
                 start = time.time()
                 with tempfile.TemporaryDirectory() as out:
-                    result = run_apart(args.limit, args.corpus, key, steps, out)
+                    result = run_apart(args.limit, args.corpus, key, steps, args.aarch64, out)
                 ok, text = line_of(result)
                 if args.markdown:
                     with open(args.markdown, "a") as file:

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpt-opt: compiles ONNX models, or runs passes on .mlir files.
+// mpt-opt: compiles ONNX models, or runs passes on .mlir files. By the name mpt-run: runs steps in the reference
+// interpreter, and reports its findings.
 #include "mpt/Driver/Compile.h"
 #include "mpt/Driver/DebugOnly.h"
 #include "mpt/Driver/Questions.h"
 #include "mpt/Driver/Registration.h"
+#include "mpt/Driver/RunCommand.h"
 #include "passes/Pipelines.h"
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/Path.h"
 
 int main(int argc, char **argv) {
   llvm::SmallVector<llvm::StringRef> words(argv + 1, argv + argc);
+  if (llvm::sys::path::filename(argv[0]) == "mpt-run")
+    return mpt::runMain(words);
   if (mpt::isCompilation(words))
     return mpt::compilerMain(words);
   mlir::DialectRegistry registry;

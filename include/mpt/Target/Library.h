@@ -20,7 +20,10 @@ struct LibraryOptions {
   /// The target's runtime library to link with. Empty: the one beside this program's installation (../lib), if there is
   /// one; "none": its symbols are left to whoever loads the library.
   std::string runtimeLibrary;
-  std::string linker;  ///< empty: cc, then ld.lld, whichever is found
+  std::string linker; ///< empty: cc, then ld.lld, whichever is found
+  /// The architecture that objects are for, as aarch64-linux-gnu, where it is not this machine's: a folder of runtime
+  /// libraries, and the prefix of programs that link for it.
+  std::string architecture;
   bool keepIR = false; ///< also writes <name>.ll
   /// Every value is looked at for infinities and NaN (mpt_rt_check, mpt_cuda_check).
   bool debugNonfinite = false;

@@ -161,7 +161,7 @@ Value ValueBuilder::round(Value value, Type type) {
     return bits == held ? value
                         : arith::AndIOp::create(b, value, constantLike(value, APInt::getLowBitsSet(held, bits)));
   }
-  if (type.isF16() || target.keepsFloatOps) {
+  if (type.isF16() || target.keepsFloatOps || (type.isBF16() && target.bfloats)) {
     Value half = arith::TruncFOp::create(b, typeLike(type, value), value);
     return arith::ExtFOp::create(b, value.getType(), half);
   }
@@ -180,11 +180,12 @@ Value ValueBuilder::narrow(Value value, Type type) {
     Type stored = b.getIntegerType(type.getIntOrFloatBitWidth());
     return getElementTypeOrSelf(value) == stored ? value : arith::TruncIOp::create(b, typeLike(stored, value), value);
   }
-  Operation *op = target.keepsFloatOps ? value.getDefiningOp() : nullptr;
+  bool converts = target.keepsFloatOps || (type.isBF16() && target.bfloats);
+  Operation *op = converts ? value.getDefiningOp() : nullptr;
   if (auto widened = dyn_cast_or_null<arith::ExtFOp>(op); widened && getElementTypeOrSelf(widened.getIn()) == type)
     return widened.getIn();
   // Signs change in 16 bits too, two numbers at a time.
-  if (isa_and_nonnull<math::AbsFOp, arith::NegFOp>(op) && type.getIntOrFloatBitWidth() == 16) {
+  if (target.keepsFloatOps && isa_and_nonnull<math::AbsFOp, arith::NegFOp>(op) && type.getIntOrFloatBitWidth() == 16) {
     Value inner = narrow(op->getOperand(0), type);
     return isa<math::AbsFOp>(op) ? Value(math::AbsFOp::create(b, inner)) : Value(arith::NegFOp::create(b, inner));
   }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <set>
+#include <sys/auxv.h>
 #include <vector>
 
 namespace mpt::rt {
@@ -35,6 +36,17 @@ void askProcessor(std::set<std::string> &features) {
   for (auto [name, has] : known)
     if (has)
       features.insert(plain(name));
+#elif defined(__aarch64__) && defined(__linux__)
+  // Bits of the kernel's two words, by LLVM's names (asm/hwcap.h).
+  const std::pair<const char *, int> first[] = {{"lse", 8},        {"fullfp16", 10}, {"rdm", 12}, {"jsconv", 13},
+                                                {"complxnum", 14}, {"dotprod", 20},  {"sve", 22}, {"fp16fml", 23}};
+  const std::pair<const char *, int> second[] = {{"sve2", 1}, {"fptoint", 8}, {"i8mm", 13}, {"bf16", 14}, {"mops", 43}};
+  for (auto [name, bit] : first)
+    if (getauxval(AT_HWCAP) >> bit & 1)
+      features.insert(name);
+  for (auto [name, bit] : second)
+    if (getauxval(AT_HWCAP2) >> bit & 1)
+      features.insert(name);
 #endif
 }
 

@@ -21,6 +21,7 @@ struct Columns {
   int64_t taps, size;       // size: bytes of an element of the image
   const float *sums, *bias; // backward data: the GEMM, in FP32
   char *out;
+  int64_t first = 0; // the output position of the first row
 };
 
 /// The three coordinates of a flat position.
@@ -72,7 +73,7 @@ void gatherColumns(void *const *args, int64_t begin, int64_t end) {
   auto &task = *static_cast<const Columns *>(args[0]);
   const mpt_conv_desc &d = *task.conv;
   for (int64_t r = begin; r < end; ++r) {
-    Position out(r, d.out), in(0, d.in);
+    Position out(task.first + r, d.out), in(0, d.in);
     char *row = task.columns + r * d.ic * task.taps * task.size;
     for (int64_t t = 0; t < task.taps; ++t) {
       bool inside = readsFrom(d, out, t, in);
@@ -161,5 +162,40 @@ int32_t mpt::rt::convByColumns(mpt_exec *exec, int64_t site, const mpt_conv_desc
     task.bias = wide;
   }
   mpt_rt_parallel(exec, sumColumns, args, d.n * d.in[0] * d.in[1] * d.in[2], 1 + 16384 / width);
+  return MPT_OK;
+}
+
+int32_t mpt::rt::weightsByColumns(mpt_exec *exec, const mpt_conv_desc &d, void *x, void *w, void *y) {
+  const int64_t taps = d.kernel[0] * d.kernel[1] * d.kernel[2], width = d.ic * taps, size = sizeOf(d.x_type);
+  const int64_t positions = d.n * d.out[0] * d.out[1] * d.out[2], channels = d.oc / d.groups, inputs = width / d.groups;
+  const int64_t most = std::clamp<int64_t>((4 << 20) / std::max<int64_t>(width * size, 1), 64, 1 << 16);
+  const int64_t sumBytes = (d.oc * inputs * 4 + 63) / 64 * 64, bytes = std::min(positions, most) * width * size;
+  ScratchLease scratch(exec);
+  auto *memory = static_cast<char *>(scratch.get(sumBytes + bytes + 64));
+  if (!memory)
+    return fail(MPT_OUT_OF_MEMORY, "convolution: no memory for %lld bytes of scratch",
+                static_cast<long long>(sumBytes + bytes));
+  auto *sums = reinterpret_cast<float *>(memory);
+  char *columns = memory + sumBytes;
+  std::fill_n(sums, d.oc * inputs, 0.0F);
+  mpt_gemm_desc g{};
+  g.m = channels, g.n = inputs, g.batch0 = g.batch1 = 1, g.alpha = 1;
+  g.a_type = d.y_type, g.a_row = 1, g.a_col = d.oc;
+  g.b_type = d.x_type, g.b_row = width, g.b_col = 1;
+  g.d_type = MPT_FLOAT32, g.d_row = inputs, g.d_col = 1;
+  g.flags = MPT_GEMM_ACCUMULATE;
+  Columns task{&d, static_cast<const char *>(x), columns, taps, size, nullptr, nullptr, nullptr};
+  void *args[] = {&task};
+  for (; task.first < positions; task.first += most) {
+    g.k = std::min(most, positions - task.first);
+    mpt_rt_parallel(exec, gatherColumns, args, g.k, 1 + 16384 / width);
+    for (int64_t i = 0; i < d.groups; ++i) {
+      const char *from = static_cast<const char *>(y) + (task.first * d.oc + i * channels) * sizeOf(d.y_type);
+      if (int32_t status =
+              runOwnGemm(exec, g, from, columns + i * inputs * size, nullptr, sums + i * channels * inputs))
+        return status;
+    }
+  }
+  gemmKernels().narrow(d.w_type, sums, d.oc * inputs, w);
   return MPT_OK;
 }

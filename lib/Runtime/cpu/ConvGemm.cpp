@@ -3,8 +3,8 @@
 // weights, where oneDNN's AVX2 kernels reach half the rate of its forward pass; and ones with few positions
 // (ConvColumns.cpp).
 #include "cpu/Gemm.h"
-#include "cpu/OneDnn.h"
 
+#include "core/Context.h"
 #include "core/Error.h"
 #include "core/Types.h"
 
@@ -93,7 +93,7 @@ bool mpt::rt::convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, c
   bool sameType = d.x_type == d.w_type && d.x_type == d.y_type;
   if (d.flags & MPT_GEMM_ORDERED && d.kind != MPT_CONV_BACKWARD_WEIGHTS) {
     status = d.groups == 1 && mpt_conv_is_pointwise(&d) ? runPointwise(exec, site, d, bias, x, w, y)
-                                                        : convOrdered(exec, d, bias, x, w, y);
+                                                        : convOwn(exec, d, bias, x, w, y);
     return true;
   }
   if (!mpt_conv_is_gemm(&d) || (sameType && d.x_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16)))
@@ -103,7 +103,7 @@ bool mpt::rt::convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &d, c
   else if (mpt_conv_by_columns(&d))
     status = convByColumns(exec, site, d, bias, x, w, y);
   else if (d.ic % gemmKernels().nr == 0 &&
-           !(sameType && d.x_type == MPT_FLOAT32 && gemmKernels().run == gemmAvx512.run)) // as fast in oneDNN
+           !(sameType && oneDnnNative(d.x_type) && gemmKernels().nr == 32)) // as fast in oneDNN with AVX-512
     status = runWeights(exec, d, x, w, y);
   else
     return false;

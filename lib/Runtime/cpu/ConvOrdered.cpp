@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with MPT_GEMM_ORDERED: sums over windows of a padded copy in FP32, in one order whatever the batch.
+// Convolutions with MPT_GEMM_ORDERED, and those that neither a GEMM nor oneDNN takes: sums over windows of a padded
+// copy in FP32, in one order whatever the batch.
 // Channel by channel where each has a filter of its own.
 #include "cpu/Gemm.h"
 
@@ -296,7 +297,9 @@ int32_t byWindows(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, cons
 
 } // namespace
 
-int32_t mpt::rt::convOrdered(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, void *x, void *w, void *y) {
+int32_t mpt::rt::convOwn(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, void *x, void *w, void *y) {
+  if (d.kind == MPT_CONV_BACKWARD_WEIGHTS)
+    return weightsByColumns(exec, d, x, w, y);
   const bool forward = d.kind == MPT_CONV_FORWARD;
   if (forward && d.groups > 1 && d.groups == d.ic && d.ic == d.oc)
     return byChannels(exec, d, bias, x, w, y);

@@ -23,6 +23,8 @@ const GemmKernels &gemmKernels() {
       return gemmAvx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
       return gemmAvx2;
+#elif defined(__aarch64__)
+    return gemmNeon;
 #endif
     return gemmPortable;
   }();

@@ -57,7 +57,7 @@ struct GemmKernels {
 };
 
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
-extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512;
+extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512, gemmNeon;
 
 /// FP32 accumulation over 8-bit inputs, which BF16 represents, on processors that multiply BF16. Not for a Gather.
 extern const GemmKernels gemmAvx512Bf16;
@@ -72,8 +72,9 @@ const GemmKernels &gemmKernels(const mpt_gemm_desc &desc, const Gather *gather);
 int32_t runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias, void *d,
                    const Gather *gather = nullptr);
 
-/// A convolution, or a transposed one, with MPT_GEMM_ORDERED.
-int32_t convOrdered(mpt_exec *exec, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y);
+/// Any convolution: sums over windows, forward or transposed, or gradients of weights. Their order is
+/// MPT_GEMM_ORDERED's.
+int32_t convOwn(mpt_exec *exec, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y);
 
 /// Convolutions that are GEMMs: true when it took the case (`status` is then its result).
 bool convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,
@@ -83,13 +84,20 @@ bool convByGemm(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const v
 /// channel and kernel position, in the order of the weights.
 int32_t convByColumns(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w,
                       void *y);
+/// Gradients of any weights, from columns of some positions at a time.
+int32_t weightsByColumns(mpt_exec *exec, const mpt_conv_desc &desc, void *x, void *w, void *y);
 
 /// FP64 operands.
 void gemmF64(const GemmTask &task);
 
+/// A type that oneDNN multiplies natively on this processor, FP32 included. None in builds without oneDNN.
+bool oneDnnNative(int64_t dtype);
 /// oneDNN's GEMM, where it is faster: false means it does not take this case.
 bool gemmOneDnn(mpt_exec *exec, int64_t site, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
                 void *d);
+/// oneDNN's convolutions: true when it took the case (`status` is then its result).
+bool convOneDnn(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,
+                void *workspace, int32_t &status);
 
 } // namespace mpt::rt
 

@@ -2,26 +2,32 @@
 // Features of processors, as LLVM knows them.
 #include "Processor.h"
 
-#include "../Machine.h"
-
-#include "llvm/MC/MCSubtargetInfo.h"
-
-using llvm::StringRef;
 using namespace mpt;
+using target::Machine;
 
-bool mpt::cpu::hasFeature(StringRef cpu, StringRef feature) {
-  llvm::Expected<target::Machine> machine = target::Machine::create(cpu);
-  if (!machine) {
-    llvm::consumeError(machine.takeError());
-    return false;
-  }
-  return machine->target->getMCSubtargetInfo()->checkFeatures(("+" + feature).str());
+/// The machine of a processor; null for unknown ones, which emission refuses.
+static std::optional<Machine> machineOf(const target::Processor &processor) {
+  llvm::Expected<Machine> machine = Machine::create(processor);
+  if (machine)
+    return std::move(*machine);
+  llvm::consumeError(machine.takeError());
+  return std::nullopt;
 }
 
-KernelTarget mpt::cpu::kernelTarget(StringRef cpu) {
-  KernelTarget target;
-  target.vectorBits = hasFeature(cpu, "avx512f") ? 512 : hasFeature(cpu, "avx2") ? 256 : 128;
-  target.fma = hasFeature(cpu, "fma");
-  target.halves = hasFeature(cpu, "f16c");
-  return target;
+bool mpt::cpu::multipliesBf16(const target::Processor &processor) {
+  std::optional<Machine> machine = machineOf(processor);
+  return machine && machine->has("avx512bf16");
+}
+
+KernelTarget mpt::cpu::kernelTarget(const target::Processor &processor) {
+  KernelTarget result;
+  std::optional<Machine> machine = machineOf(processor);
+  auto has = [&](llvm::StringRef feature) { return machine && machine->has(feature); };
+  // Every AArch64 has registers of 128 bits, fused products and FP16 conversions.
+  bool isArm = machine && machine->target->getTargetTriple().isAArch64();
+  result.vectorBits = has("avx512f") ? 512 : has("avx2") ? 256 : 128;
+  result.fma = isArm || has("fma");
+  result.halves = isArm || has("f16c");
+  result.bfloats = isArm && has("bf16");
+  return result;
 }

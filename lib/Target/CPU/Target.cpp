@@ -17,11 +17,16 @@ public:
   StringRef runtimeLibrary() const override { return "libmpt_rt.so"; }
 
   ArrayRef<TargetFlag> flags() const override {
-    static constexpr TargetFlag table[] = {{"--mcpu", "CPU", "processor to generate code for (native)"}};
+    static constexpr TargetFlag table[] = {
+        {"--mcpu", "CPU", "processor to generate code for (native)"},
+        {"--mattr", "FEATURES", "features that it has or lacks besides, as +bf16,-sve"},
+        {"--mtriple", "TRIPLE", "machine to generate code for, as aarch64-linux-gnu (this one)"}};
     return table;
   }
-  std::optional<std::string> set(StringRef, StringRef value) override {
-    mcpu = value.str();
+  std::optional<std::string> set(StringRef flag, StringRef value) override {
+    if (flag == "--mtriple" && !isKnownTriple(value))
+      return "the triple of a Linux machine, x86_64-linux-gnu or aarch64-linux-gnu";
+    (flag == "--mcpu" ? processor.cpu : flag == "--mattr" ? processor.features : processor.triple) = value.str();
     return std::nullopt;
   }
 
@@ -31,33 +36,31 @@ public:
     result.wholeRecurrences = true;
     // BF16 operands that are multiplied as they are have to be in memory.
     result.calls.roundedOperands = {MPT_FLOAT16};
-    if (!multipliesBf16())
+    if (!cpu::multipliesBf16(processor))
       result.calls.roundedOperands.push_back(MPT_BFLOAT16);
     return result;
   }
 
   memory::BufferizationPolicy bufferization() const override {
     memory::BufferizationPolicy policy;
-    if (multipliesBf16())
+    if (cpu::multipliesBf16(processor))
       policy.workspace = memory::BufferizationPolicy::Workspace::PlanButBf16;
     return policy;
   }
   memory::KernelEmitter kernels(bool exactSums) const override {
-    KernelTarget processor = cpu::kernelTarget(mcpu);
-    processor.exactSums = exactSums;
-    return vectorLoops(processor);
+    KernelTarget properties = cpu::kernelTarget(processor);
+    properties.exactSums = exactSums;
+    return vectorLoops(properties);
   }
 
   void registerDialects(DialectRegistry &registry) const override { registerHostDialects(registry); }
 
   LogicalResult emit(ModuleOp module, const LibraryOptions &options) const override {
-    return emitHostLibrary(module, options, *this, mcpu, "mpt_rt_");
+    return emitHostLibrary(module, options, *this, processor, "mpt_rt_");
   }
 
 private:
-  bool multipliesBf16() const { return cpu::hasFeature(mcpu, "avx512bf16"); }
-
-  std::string mcpu = "native"; ///< as LLVM's -mcpu names it
+  Processor processor;
 };
 
 } // namespace

@@ -61,7 +61,7 @@ LogicalResult mpt::cuda::emitLibrary(ModuleOp module, const LibraryOptions &give
   program->callPrefix = "mpt_cuda_";
   program->numbersKernels = true;
   // Code on the host calls the runtime and does nothing else: any processor of the family will do.
-  llvm::Expected<Machine> machine = Machine::create("generic");
+  llvm::Expected<Machine> machine = Machine::create({"", "generic", ""});
   if (!machine)
     return module.emitError() << llvm::toString(machine.takeError());
   program->cpu = machine->cpu;

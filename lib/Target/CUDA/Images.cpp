@@ -68,7 +68,7 @@ LogicalResult buildHostImage(ModuleOp module, Program &program, unsigned threads
     emulated.kernels.push_back(*function);
     image.functions.push_back("mpt_" + function->getSymName().str());
   }
-  if (failed(compileKernels(*kernels, emulated, "native", threads, objects, nullptr)))
+  if (failed(compileKernels(*kernels, emulated, Processor(), threads, objects, nullptr)))
     return failure();
   program.images.push_back(std::move(image));
   return success();

@@ -12,6 +12,8 @@ struct KernelTarget {
   unsigned vectorBits = 256;
   bool fma = true;
   bool halves = true; ///< converts between f32 and f16 in one instruction
+  /// Rounds f32 to bf16 in one instruction, subnormal numbers too (AVX-512's makes zeros of them).
+  bool bfloats = false;
   /// Conversions of narrow floats, exponentials and quotients of f32 stay one op each: expandFloatOps, or the code
   /// generator of a device that has instructions for them, expands them later.
   bool keepsFloatOps = false;
