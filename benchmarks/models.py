@@ -161,6 +161,8 @@ CASES = {
     "resnet50": lambda: _images(ResNet((3, 4, 6, 3), 4), 4, 224),
     "bert": lambda: _tokens(30522, 128, 4, False),
     "gpt2": lambda: _tokens(50257, 256, 2, True),
+    "resnet50-b16": lambda: _images(ResNet((3, 4, 6, 3), 4), 16, 224),
+    "gpt350m": lambda: _tokens(50257, 256, 2, True, width=1024, layers=24, heads=16),
     "lstm": lambda: _sequences(nn.LSTM),
     "gru": lambda: _sequences(nn.GRU),
     "resnet50-gpu": lambda: _images(ResNet((3, 4, 6, 3), 4), 256, 224),

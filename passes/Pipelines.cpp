@@ -211,6 +211,9 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   // keeps.
   if (!target.calls.roundedOperands.empty())
     passes.addPass(createRoundOperands());
+  // After the last clean-up, which would merge the tables of several readers.
+  if (!kernels.memoryBound)
+    passes.addPass(createCompactTables());
   // After the last clean-up, which would merge rematerialized values with their originals.
   RematerializeOptions rematerialize;
   rematerialize.bytes = options.rematerializeBytes;

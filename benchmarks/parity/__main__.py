@@ -12,9 +12,9 @@ does not reach FP32's result.
 
 A policy has reached FP32's result when the mean over the seeds is within 0.5 points of accuracy, or 1 % of the loss. The
 status is 1 where one has not. Tasks whose seeds differ much run more of them than --seeds asks for, in every policy.
-Policies are names of built-in ones or paths of policy files. Data: scikit-learn's digits and the text of the Python standard
-library's own sources. With --results each run is written down when it ends, and runs that are there are not repeated (results.py
-says which).
+Policies are names of built-in ones or paths of policy files, with options as in amp-bf16+saved=f8+slots=i8. Data: scikit-learn's
+digits and the text of the Python standard library's own sources. With --results each run is written down when it ends, and runs
+that are there are not repeated (results.py says which).
 """
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Library:
         """Of the training step after the precision rewrite: it decides the computation, whoever emits the code."""
         text = os.path.join(folder, "step.mlir")
         mpt.compile(model_for(folder, self.make, seed), name=self.make.func.__name__, loss=self.loss, optimizer=self.optimizer,
-                    policy=policy, out=text, emit="mlir", to="precision", **self.flags)
+                    out=text, emit="mlir", to="precision", **{**self.flags, **flags_of(policy)})
         return hashlib.sha256(pathlib.Path(text).read_bytes()).hexdigest()[:16]
 
 
@@ -102,6 +102,12 @@ def weights_of(model: str) -> dict:
     return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(model).graph.initializer}
 
 
+def flags_of(policy: str) -> dict:
+    """The options of mpt.compile that "amp-bf16+saved=f8+slots=i8" stands for."""
+    name, *flags = policy.split("+")
+    return {"policy": name, **dict(flag.split("=", 1) for flag in flags)}
+
+
 def trainer_for(folder, make, policy: str, seed: int, optimizer: str, loss: str = "softmax-cross-entropy", edit=None, **flags):
     """A trainer of the policy's library, compiled once, from the weights of the network with this seed."""
     model = model_for(folder, make, seed)
@@ -109,7 +115,7 @@ def trainer_for(folder, make, policy: str, seed: int, optimizer: str, loss: str 
     if key not in COMPILED:
         progress(f"{make.func.__name__}: compiling for {policy}")
         out = os.path.join(folder, f"{len(COMPILED)}-{make.func.__name__}-{pathlib.Path(policy).stem}")
-        source, flags = model, dict(flags, name=make.func.__name__, loss=loss, optimizer=optimizer, policy=policy)
+        source, flags = model, dict(flags, name=make.func.__name__, loss=loss, optimizer=optimizer, **flags_of(policy))
         if edit:
             step = pathlib.Path(f"{out}.mlir")
             mpt.compile(model, out=step, emit="mlir", to="precision", **flags)

@@ -3,6 +3,7 @@
 #include "mpt/Driver/Compile.h"
 
 #include "FoldedNorms.h"
+#include "MemoryBudget.h"
 #include "OptimizerGroups.h"
 #include "SavedTensors.h"
 #include "Trained.h"
@@ -28,7 +29,6 @@
 #include "mpt/Precision/Policy.h"
 #include "mpt/Support/Files.h"
 #include "passes/Pipelines.h"
-#include "passes/memory/Passes.h"
 #include "passes/precision/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -50,6 +50,7 @@
 
 using namespace mlir;
 using namespace mpt;
+using llvm::Expected;
 
 namespace {
 
@@ -165,7 +166,11 @@ private:
         continue;
       if (phase.name == "training" && failed(countAlgorithms()))
         return failure();
-      if (failed(fitsBudget(phase) ? planWithin(options.memoryBudget) : runPhase(phase, pipeline)))
+      if (fitsBudget(phase) && failed(planWithin(phase.name)))
+        return failure();
+      if (OwningOpRef<ModuleOp> &result = planned[phase.name])
+        module = std::move(result);
+      else if (failed(runPhase(phase, pipeline)))
         return failure();
       if (phase.name == "import") {
         sayRecognized();
@@ -404,77 +409,69 @@ private:
     return compilerPhases().drop_until([&](const Phase &phase) { return phase.name == first; });
   }
 
-  /// Phase fusion under a budget runs as often as it takes for the plan that follows it.
+  /// Phases whose options a budget decides; they run as often as it takes.
   bool fitsBudget(const Phase &phase) const {
-    return options.memoryBudget && phase.name == "fusion" && options.to != "fusion";
+    return options.memoryBudget && !searched && is_contained({"precision", "distribution", "fusion"}, phase.name) &&
+           (options.to.empty() || llvm::is_contained({"library", "memory", "target"}, options.to));
   }
 
-  /// Leaves phase fusion's form whose plan needs at most `budget` bytes, keeping as much as that allows. The rungs that
-  /// change no bit come first; activations in 8 bits are tried where the user permits them and nothing else is enough.
-  LogicalResult planWithin(int64_t budget) {
+  /// Decides the options of the phases from `first` on so that the plan is within the budget, and keeps their results.
+  LogicalResult planWithin(StringRef first) {
     OwningOpRef<ModuleOp> source = std::move(module);
-    PipelineOptions wishes = pipeline;
-    memory::Peak least{INT64_MAX, ""};
-    for (bool codes : {false, true}) {
-      if (codes && !options.budgetCodes)
-        break;
-      wishes.codeActivations = codes;
-      FailureOr<bool> fits = planWith(*source, wishes, budget, least);
-      if (failed(fits))
-        return failure();
-      if (*fits) {
-        if (codes)
-          progress("within --memory-budget with activations in 8 bits");
-        return success();
-      }
+    searched.emplace(options, pipeline, first == "precision",
+                     [&](const PipelineOptions &wishes) { return planFrom(first, *source, wishes); });
+    Expected<MemoryPlan> found = searched->run();
+    if (!found) {
+      log << llvm::toString(found.takeError());
+      return failure();
     }
-    return fail("expected a plan of at most " + Twine(budget) + " bytes (--memory-budget), got " + Twine(least.bytes) +
-                " of '" + least.function + "' with all rematerialized that can be" +
-                (options.budgetCodes ? " and activations in 8 bits" : ""));
+    for (const std::string &message : found->messages)
+      log << message;
+    pipeline = found->options;
+    for (auto &[name, result] : found->phases)
+      planned[name] = std::move(result);
+    module = std::move(source);
+    if (found->gradients.bytes > options.memoryBudget)
+      leaveOutGradients(*planned["fusion"], found->gradients.bytes);
+    return success();
   }
 
-  /// Whether a plan of `source` by these wishes needs at most `budget` bytes. If so, leaves its form after phase
-  /// fusion; keeps the least that was needed.
-  FailureOr<bool> planWith(ModuleOp source, PipelineOptions wishes, int64_t budget, memory::Peak &least) {
-    int64_t before = 0;
-    for (int attempt = 0; attempt < maxPlans; ++attempt) {
-      module = source.clone();
-      OwningOpRef<ModuleOp> fused;
-      for (const Phase &phase : phasesFrom("fusion")) {
-        if (failed(runPhase(phase, wishes)))
-          return failure();
-        if (phase.name == "fusion")
-          fused = module->clone();
-      }
-      llvm::json::Object planned = memory::report(*module);
-      memory::Peak peak = memory::peakOf(planned);
-      if (peak.bytes <= budget) {
-        module = std::move(fused);
-        leaveOutGradients(memory::gradientsPeakOf(planned).bytes, budget);
-        return true;
-      }
-      progress("needs " + Twine(peak.bytes) + " bytes, more than --memory-budget: keeping less");
-      if (peak.bytes < least.bytes)
-        least = peak;
-      // Bytes kept less are not bytes of the peak less; the last attempt gives up all that can be.
-      if (wishes.rematerializeBytes == INT64_MAX)
-        break;
-      if (attempt + 2 >= maxPlans || peak.bytes == before)
-        wishes.rematerializeBytes = INT64_MAX;
-      else
-        wishes.rematerializeBytes += peak.bytes - budget;
-      before = peak.bytes;
+  /// The phases from `first` to the plan. The error has the diagnostics.
+  Expected<MemoryPlan> planFrom(StringRef first, ModuleOp source, const PipelineOptions &wishes) {
+    MemoryPlan plan;
+    plan.options = wishes;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+      llvm::raw_string_ostream text(plan.messages.emplace_back());
+      printDiagnostic(text, diagnostic);
+    });
+    module = source.clone();
+    for (const Phase &phase : phasesFrom(first)) {
+      if (failed(runPhase(phase, wishes)))
+        return llvm::createStringError(llvm::join(plan.messages, ""));
+      for (auto function : module->getOps<func::FuncOp>())
+        if (phase.name == "fusion" && nameInFirstSize(function.getSymName()) == "step") {
+          StepCost cost = stepCost(function);
+          plan.cost.moved += cost.moved;
+          plan.cost.contractions += cost.contractions;
+        }
+      plan.phases.emplace_back(phase.name, module->clone());
     }
-    return false;
+    llvm::json::Object report = memory::report(*module);
+    plan.peak = memory::peakOf(report);
+    plan.gradients = memory::gradientsPeakOf(report);
+    if (plan.peak.bytes > options.memoryBudget)
+      progress("needs " + Twine(plan.peak.bytes) + " bytes, more than --memory-budget");
+    return plan;
   }
 
-  /// Takes out @gradients, of every size, where it needs more than the budget: no call of the library then needs more.
-  void leaveOutGradients(int64_t bytes, int64_t budget) {
-    if (bytes <= budget)
-      return;
-    for (auto function : llvm::make_early_inc_range(module->getOps<func::FuncOp>()))
+  /// Takes @gradients, of every size, out of the result of phase fusion: no call of the library then needs more than
+  /// the budget.
+  void leaveOutGradients(ModuleOp fused, int64_t bytes) {
+    for (auto function : llvm::make_early_inc_range(fused.getOps<func::FuncOp>()))
       if (nameInFirstSize(function.getSymName()) == "gradients")
         function.erase();
+    planned.erase("library");
+    planned.erase("memory");
     log << "warning: 'gradients', which hands all gradients out at once, needs " << bytes
         << " bytes, more than --memory-budget: it is left out of the library\n";
   }
@@ -489,8 +486,8 @@ private:
                                      : file.ends_with(".html") ? "html"
                                                                : "text",
                                      file.empty() ? "-" : file.str(), options.ranges}));
-      if (kind == "memory" && phase == "memory")
-        passes.addPass(createMemoryReport({file.ends_with(".json"), file.str()}));
+      if (kind == "memory" && phase == "memory" && failed(reportMemory(file)))
+        return failure();
       if (kind == "kernels" && phase == "memory") {
         kernels = memory::kernelReport(*module);
         kernelFiles.push_back(file);
@@ -498,6 +495,16 @@ private:
       if (!passes.empty() && failed(passes.run(*module)))
         return failure();
     }
+    return success();
+  }
+
+  LogicalResult reportMemory(StringRef file) {
+    llvm::json::Object memory = memory::report(*module);
+    if (searched)
+      memory["budget"] = searched->report();
+    auto print = [&](raw_ostream &os) { memory::writeReport(memory, file.ends_with(".json"), os); };
+    if (llvm::Error error = writeFile(file.empty() ? "-" : file, print))
+      return fail(llvm::toString(std::move(error)));
     return success();
   }
 
@@ -674,12 +681,13 @@ private:
     return success();
   }
 
-  static constexpr int maxPlans = 6;
   const CompileOptions &options;
   PipelineOptions pipeline; ///< with the module's own settings
   raw_ostream &out, &log;
   MLIRContext &context;
   OwningOpRef<ModuleOp> module;
+  std::optional<BudgetSearch> searched;           ///< under --memory-budget
+  llvm::StringMap<OwningOpRef<ModuleOp>> planned; ///< results of phases that the search has run
   bool reached = false;
   llvm::StringSet<> said; ///< of the file's form
   TensorSites sites;      ///< of states in the file

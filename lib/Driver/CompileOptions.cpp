@@ -188,9 +188,25 @@ std::optional<std::string> setEma(CompileOptions &options, StringRef value) {
 
 std::optional<std::string> setMemoryBudget(CompileOptions &options, StringRef value) {
   static constexpr StringLiteral units = "KMG";
-  options.budgetCodes = value.consume_back(",saved=f8");
-  if (value.contains(','))
-    return "BYTES or BYTES,saved=f8";
+  auto [bytes, allowed] = value.split(',');
+  options.budgetCodes = false;
+  options.budgetSlots.clear();
+  SmallVector<StringRef> words;
+  if (bytes.size() != value.size())
+    allowed.split(words, ',');
+  for (StringRef word : words) {
+    StringRef type = word;
+    if (word == "saved=f8" || word == "lossy")
+      options.budgetCodes = true;
+    if (word == "lossy")
+      options.budgetSlots.assign(std::begin(kBudgetSlots), std::end(kBudgetSlots));
+    else if (type.consume_front("slots=") && is_contained(kBudgetSlots, type))
+      options.budgetSlots.push_back(type.str());
+    else if (word != "saved=f8")
+      return "BYTES, with ,saved=f8, ,slots=" + join(ArrayRef(kBudgetSlots), "|") +
+             " or ,lossy for all of these, where bits may change";
+  }
+  value = bytes;
   size_t unit = value.empty() ? StringRef::npos : units.find(value.back());
   int64_t factor = unit == StringRef::npos ? 1 : int64_t(1) << (10 * (unit + 1)), count;
   StringRef digits = unit == StringRef::npos ? value : value.drop_back();
@@ -399,7 +415,8 @@ std::vector<Flag> modelFlags() {
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES",
        "most that training's state and scratch may take (or nK, nM, nG): rematerializes to fit, which changes no bit; "
-       "with ,saved=f8 activations may wait in 8 bits where that is not enough",
+       "where that is not enough, ,saved=f8 lets activations wait in 8 bits, ,slots=bf16|i8|f8 optimizer states, "
+       "and ,lossy allows all of these",
        setMemoryBudget},
   };
 }
@@ -561,6 +578,8 @@ static Error checkProducts(const CompileOptions &options) {
   auto refuse = [](const Twine &flag, const Twine &why) {
     return bad("expected a library for " + flag + ", got --emit=onnx: " + why);
   };
+  if (!options.budgetSlots.empty() && !options.slots.empty())
+    return bad("expected one of --slots=" + options.slots + " and slots= of --memory-budget, got both");
   if (writesOnnx && options.memoryBudget)
     return refuse("--memory-budget", "whatever runs the file plans its memory");
   if (PolicyName policy = PolicyName::of(options.policy);

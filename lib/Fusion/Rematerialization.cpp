@@ -6,8 +6,8 @@
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Fusion/Backward.h"
+#include "mpt/Fusion/StepCost.h"
 #include "mpt/Interfaces/FusionRole.h"
-#include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Support/MinCut.h"
 #include "mpt/Support/Refusal.h"
 
@@ -24,8 +24,6 @@ namespace {
 constexpr int64_t unit = 16;     ///< price of a byte kept
 constexpr int64_t passPrice = 2; ///< of a byte rematerialized in memory: a value that saves next to nothing is kept
 constexpr int64_t smallTensor = 4096; ///< elements below which keeping a value costs nothing to speak of
-constexpr double flopsPerByte = 4;    ///< operations of GEMMs in the time in which memory moves a byte
-constexpr int64_t costlyBytes = 24;   ///< bytes moved in the time that an exponential, error function or the like takes
 constexpr size_t maxLeaves = 2; ///< values of its size that a value is rematerialized from, when nothing forces it
 
 /// Whether the value is in memory whatever happens: inputs, state, constants.
@@ -243,7 +241,7 @@ Rematerializer::Cost Rematerializer::solveCut(size_t given, const llvm::DenseSet
   for (Value value : paid)
     if (isRematerialized(value)) {
       Chain chain = chainOf(value);
-      cost.moved += (1 + chain.leaves.size()) * bytesOf(value) + chain.costly * countOf(value) * costlyBytes;
+      cost.moved += (1 + chain.leaves.size()) * bytesOf(value) + chain.costly * countOf(value) * kCostlyBytes;
     }
   return cost;
 }
@@ -331,14 +329,6 @@ int64_t Rematerializer::rewrite() {
   return repeated;
 }
 
-/// Floating-point operations of all GEMMs and convolutions.
-static double contractionFlops(func::FuncOp function) {
-  double flops = 0;
-  for (auto op : function.getBody().front().getOps<GemmLike>())
-    flops += 2.0 * op.getReductionLength() * countOf(op->getResult(0));
-  return flops;
-}
-
 RematerializationResult mpt::rematerialize(func::FuncOp function, const RematerializationGoal &goal) {
   if (backwardOps(function).empty())
     return {};
@@ -347,7 +337,7 @@ RematerializationResult mpt::rematerialize(func::FuncOp function, const Remateri
   size_t count = values.freeCandidates();
   if (!goal.memoryBound) {
     // As much as takes a small share of the time that the contractions need.
-    double limit = goal.effort / 100 * contractionFlops(function) / flopsPerByte;
+    double limit = goal.effort / 100 * contractionFlops(function) / kFlopsPerByte;
     count = *llvm::partition_point(llvm::seq(count, values.candidates()),
                                    [&](size_t given) { return values.solve(given + 1, true).moved <= limit; });
   }

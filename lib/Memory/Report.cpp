@@ -16,6 +16,7 @@
 #include "mpt/Memory/Plan.h"
 
 #include "llvm/ADT/StringSet.h"
+#include <cmath>
 #include <map>
 
 using namespace mlir;
@@ -270,7 +271,33 @@ static Peak largestPeak(const json::Object &report, bool ofGradients) {
 Peak mpt::memory::peakOf(const json::Object &report) { return largestPeak(report, false); }
 Peak mpt::memory::gradientsPeakOf(const json::Object &report) { return largestPeak(report, true); }
 
-void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
+/// A bar of so many of `whole`.
+static std::string barOf(int64_t bytes, int64_t whole) {
+  constexpr int64_t width = 30;
+  const double share = static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, whole));
+  return std::string(static_cast<size_t>(std::lround(share * width)), '#');
+}
+
+/// The plans that a search under a budget has tried.
+static void printBudget(const json::Object &budget, raw_ostream &out) {
+  out << llvm::formatv("budget of {0:n} bytes (bytes of the largest function; >: taken; time: modelled, as asked: 1)\n",
+                       budget.getInteger("bytes").value_or(0));
+  int64_t most = 0;
+  for (const json::Value &entry : *budget.getArray("rungs"))
+    most = std::max(most, entry.getAsObject()->getInteger("peak").value_or(0));
+  for (const json::Value &entry : *budget.getArray("rungs")) {
+    const json::Object &rung = *entry.getAsObject();
+    out << (rung.getBoolean("taken").value_or(false) ? "> " : "  ") << rung.getString("rung").value_or("?") << "\n";
+    if (std::optional<StringRef> missing = rung.getString("missing"))
+      out << "    no plan: " << *missing << "\n";
+    else
+      out << llvm::formatv("    {0,16:n} {1,-30} saves {2:n}, moves {3:n} more, time {4:f3}\n",
+                           *rung.getInteger("peak"), barOf(*rung.getInteger("peak"), most), *rung.getInteger("saves"),
+                           *rung.getInteger("moves_more"), *rung.getNumber("time"));
+  }
+}
+
+static void printText(const json::Object &report, raw_ostream &out) {
   auto line = [&](StringRef name, const json::Value &value) {
     int64_t bytes = value.getAsInteger().value_or(0);
     out << llvm::formatv("  {0,-14} {1,16:n}", name, bytes) << "\n";
@@ -290,7 +317,11 @@ void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
       out << name << " (bytes; parameters, values: counts)\n";
       for (auto [key, value] : sorted(*entries->getAsObject()))
         line(key, *value);
+      if (int64_t saves = entries->getAsObject()->getInteger("saves").value_or(0))
+        out << "  of the peak without it: " << barOf(saves, mpt::memory::peakOf(report).bytes + saves) << "\n";
     }
+  if (const json::Object *budget = report.getObject("budget"))
+    printBudget(*budget, out);
   if (const json::Object *functions = report.getObject("functions"))
     for (auto [name, entries] : sorted(*functions)) {
       out << "@" << name << " (bytes; kernels, launches, gemms, copies: counts)\n";
@@ -307,4 +338,11 @@ void mpt::memory::printReport(const json::Object &report, raw_ostream &out) {
             line(("  " + key).str(), *value);
       }
     }
+}
+
+void mpt::memory::writeReport(const json::Object &report, bool json, raw_ostream &out) {
+  if (json)
+    out << llvm::formatv("{0:2}", llvm::json::Value(llvm::json::Object(report))) << "\n";
+  else
+    printText(report, out);
 }

@@ -149,6 +149,28 @@ def WidenOperands : Pass<"fusion-widen-operands", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::MPTDialect"];
 }
 
+def CompactTables : Pass<"fusion-compact-tables", "::mlir::ModuleOp"> {
+  let summary = "the gradient of an embedding keeps the rows that a batch has read, not the table";
+  let description = [{
+    In: core ops after fusion-decompose. Out: updates of a table with at least two rows for each index are summed in a tensor with a row an
+    index. A row of the table is looked up there by what reads it: sums with other gradients of the table, checks and
+    updates. Each of these computes the sum for itself, so that no tensor of the table's size is written. Updates of one row
+    are summed in their order, as before: no bit of a result changes.
+
+    ```mlir
+    %g = mpt.scatter_add %ids, %dy {axis = 0 : i64} : (tensor<512xi64>, tensor<512x768xf32>) -> tensor<50257x768xf32>
+    // becomes
+    %place = mpt.scatter_elements %none, %ids, %iota {axis = 0 : i64} : ... -> tensor<50257xi32>
+    %own = mpt.gather %place, %ids {axis = 0 : i64} : ... -> tensor<512xi32>
+    %sums = mpt.scatter_add %own, %dy {axis = 0 : i64} : ... -> tensor<512x768xf32>
+    %rows = mpt.gather %sums, %place {axis = 0 : i64} : ... -> tensor<50257x768xf32>
+    %g = mpt.select %is_read, %rows, %zeros : tensor<50257x768xi1>, tensor<50257x768xf32>
+    ```
+  }];
+  let statistics = [Statistic<"numTables", "tables", "gradients of tables that keep few rows">];
+  let dependentDialects = ["::mpt::MPTDialect"];
+}
+
 def KeyStreams : Pass<"fusion-key-streams", "::mlir::ModuleOp"> {
   let summary = "random streams as data, so that ops which differ in their stream alone share a kernel";
   let description = [{

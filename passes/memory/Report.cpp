@@ -18,12 +18,7 @@ struct Report : mpt::impl::MemoryReportBase<Report> {
   using MemoryReportBase::MemoryReportBase;
   void runOnOperation() override {
     llvm::json::Object report = mpt::memory::report(getOperation());
-    auto print = [&](llvm::raw_ostream &out) {
-      if (json)
-        out << llvm::formatv("{0:2}", llvm::json::Value(std::move(report))) << "\n";
-      else
-        mpt::memory::printReport(report, out);
-    };
+    auto print = [&](llvm::raw_ostream &out) { mpt::memory::writeReport(report, json, out); };
     if (llvm::Error error = mpt::writeFile(file.empty() ? "-" : StringRef(file), print)) {
       getOperation().emitError() << llvm::toString(std::move(error));
       return signalPassFailure();

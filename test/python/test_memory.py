@@ -81,9 +81,10 @@ def test_half_precision_keeps_half(model, tmp_path):
 def test_budget_takes_memory_and_no_bit(model, tmp_path, policy):
     for name in ("free", "tight"):
         (tmp_path / name).mkdir()
-    free, expected = build(model, tmp_path / "free", f"--policy={policy}")
+    flags = [f"--policy={policy}", *(["--masters=copied"] if policy != "fp32" else [])]
+    free, expected = build(model, tmp_path / "free", *flags)
     budget = free["functions"]["step"]["peak"] - BATCH * WIDTH * (4 if policy == "fp32" else 2)
-    tight, parameters = build(model, tmp_path / "tight", f"--policy={policy}", f"--memory-budget={budget}")
+    tight, parameters = build(model, tmp_path / "tight", *flags, f"--memory-budget={budget}")
     assert tight["functions"]["step"]["peak"] <= budget < free["functions"]["step"]["peak"]
     assert tight["functions"]["step"]["saved"] < free["functions"]["step"]["saved"]
     for name, value in expected.items():
@@ -201,6 +202,3 @@ def test_budget_prefers_what_changes_no_bit(model, tmp_path):
     assert done.returncode != 0 and f"got {least} of 'step' with all rematerialized that can be\n" in done.stderr
     codes = build(model, tmp_path / "codes", f"--memory-budget={least - 1},saved=f8")[0]
     assert codes["rungs"]["coded_activations"]["saves"] > 0 and codes["functions"]["step"]["peak"] < least
-    for wrong in ("1G,slots=i8", "1G,"):
-        done = subprocess.run([*command, f"--memory-budget={wrong}"], stderr=subprocess.PIPE, text=True)
-        assert done.returncode != 0 and "BYTES,saved=f8" in done.stderr

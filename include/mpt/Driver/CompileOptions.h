@@ -29,19 +29,23 @@ struct Size {
   llvm::StringMap<int64_t> bindings;
 };
 
+/// Types of optimizer states that a memory budget may choose, those of the least error first.
+inline constexpr llvm::StringLiteral kBudgetSlots[] = {"bf16", "i8", "f8"};
+
 /// One compilation. Member defaults are the command line's defaults; empty means not given.
 struct CompileOptions : PipelineOptions {
-  bool budgetCodes = false;          ///< to meet the memory budget, activations may wait in 8 bits
-  std::string input;                 ///< .onnx, .onnxtxt or .mlir file
-  std::string output;                ///< folder for libraries; file, or "-" for standard output, otherwise
-  std::string name;                  ///< names the library; the input's stem when empty
-  std::string from;                  ///< first phase; "import" when empty
-  std::string to;                    ///< last phase
-  std::string freeze, train;         ///< regular expressions over parameter names
-  std::string tie, batchNorm;        ///< merged tensors that stay one; train or frozen
-  std::string backward;              ///< of a joint graph: file or own
-  llvm::StringMap<int64_t> maxSteps; ///< of loops whose number of steps is computed at run time, by node
-  std::string seed;                  ///< of a joint graph: the value that its backward pass starts from
+  bool budgetCodes = false;             ///< to meet the memory budget, activations may wait in 8 bits
+  std::vector<std::string> budgetSlots; ///< types that optimizer states may have to meet it
+  std::string input;                    ///< .onnx, .onnxtxt or .mlir file
+  std::string output;                   ///< folder for libraries; file, or "-" for standard output, otherwise
+  std::string name;                     ///< names the library; the input's stem when empty
+  std::string from;                     ///< first phase; "import" when empty
+  std::string to;                       ///< last phase
+  std::string freeze, train;            ///< regular expressions over parameter names
+  std::string tie, batchNorm;           ///< merged tensors that stay one; train or frozen
+  std::string backward;                 ///< of a joint graph: file or own
+  llvm::StringMap<int64_t> maxSteps;    ///< of loops whose number of steps is computed at run time, by node
+  std::string seed;                     ///< of a joint graph: the value that its backward pass starts from
   std::string checkpoint, optimizerModel, evalModel; ///< beside a training model of ONNX Runtime
   llvm::StringMap<std::string> gradients, next;      ///< outputs of a joint graph, by initializer
   std::string onnxState = "initializers";            ///< of a step as ONNX: where states are given

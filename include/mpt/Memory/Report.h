@@ -25,8 +25,8 @@ struct Peak {
 Peak peakOf(const llvm::json::Object &report);
 /// The largest `peak` of @gradients, in any size; zero where there is none beside a step.
 Peak gradientsPeakOf(const llvm::json::Object &report);
-/// The same as text for people.
-void printReport(const llvm::json::Object &report, llvm::raw_ostream &out);
+/// As JSON, or as text for people, with what a search under a budget has added as `budget`.
+void writeReport(const llvm::json::Object &report, bool json, llvm::raw_ostream &out);
 
 } // namespace mpt::memory
 
