@@ -297,47 +297,50 @@ static void printBudget(const json::Object &budget, raw_ostream &out) {
   }
 }
 
-static void printText(const json::Object &report, raw_ostream &out) {
-  auto line = [&](StringRef name, const json::Value &value) {
-    int64_t bytes = value.getAsInteger().value_or(0);
-    out << llvm::formatv("  {0,-14} {1,16:n}", name, bytes) << "\n";
-  };
-  auto sorted = [](const json::Object &object) {
-    std::map<StringRef, const json::Value *> entries;
-    for (const auto &entry : object)
+static void printLine(StringRef name, const json::Value &value, raw_ostream &out) {
+  out << llvm::formatv("  {0,-14} {1,16:n}", name, value.getAsInteger().value_or(0)) << "\n";
+}
+
+/// The entries of an object in the order of their names; none of no object.
+static std::map<StringRef, const json::Value *> sorted(const json::Object *object) {
+  std::map<StringRef, const json::Value *> entries;
+  if (object)
+    for (const auto &entry : *object)
       entries[entry.first] = &entry.second;
-    return entries;
-  };
+  return entries;
+}
+
+static void printFunction(const json::Object &function, raw_ostream &out) {
+  for (auto [key, value] : sorted(&function))
+    if (!value->getAsObject() && !value->getAsArray())
+      printLine(key, *value, out);
+  const json::Object *peak = function.getObject("at_peak");
+  if (!peak)
+    return;
+  out << "  most bytes are live at " << peak->getString("node").value_or("?") << ":\n";
+  for (auto [key, value] : sorted(peak))
+    if (value->getAsInteger())
+      printLine(("  " + key).str(), *value, out);
+}
+
+static void printText(const json::Object &report, raw_ostream &out) {
   out << "state (bytes)\n";
-  if (const json::Object *state = report.getObject("state"))
-    for (auto [role, bytes] : sorted(*state))
-      line(role, *bytes);
-  if (const json::Object *rungs = report.getObject("rungs"))
-    for (auto [name, entries] : sorted(*rungs)) {
-      out << name << " (bytes; parameters, values: counts)\n";
-      for (auto [key, value] : sorted(*entries->getAsObject()))
-        line(key, *value);
-      if (int64_t saves = entries->getAsObject()->getInteger("saves").value_or(0))
-        out << "  of the peak without it: " << barOf(saves, mpt::memory::peakOf(report).bytes + saves) << "\n";
-    }
+  for (auto [role, bytes] : sorted(report.getObject("state")))
+    printLine(role, *bytes, out);
+  for (auto [name, entries] : sorted(report.getObject("rungs"))) {
+    out << name << " (bytes; parameters, values: counts)\n";
+    for (auto [key, value] : sorted(entries->getAsObject()))
+      printLine(key, *value, out);
+    if (int64_t saves = entries->getAsObject()->getInteger("saves").value_or(0))
+      out << "  of the peak without it: " << barOf(saves, mpt::memory::peakOf(report).bytes + saves) << "\n";
+  }
   if (const json::Object *budget = report.getObject("budget"))
     printBudget(*budget, out);
-  if (const json::Object *functions = report.getObject("functions"))
-    for (auto [name, entries] : sorted(*functions)) {
-      out << "@" << name << " (bytes; kernels, launches, gemms, copies: counts)\n";
-      const json::Object *object = entries->getAsObject();
-      if (!object)
-        continue;
-      for (auto [key, value] : sorted(*object))
-        if (!value->getAsObject() && !value->getAsArray())
-          line(key, *value);
-      if (const json::Object *peak = object->getObject("at_peak")) {
-        out << "  most bytes are live at " << peak->getString("node").value_or("?") << ":\n";
-        for (auto [key, value] : sorted(*peak))
-          if (value->getAsInteger())
-            line(("  " + key).str(), *value);
-      }
-    }
+  for (auto [name, entries] : sorted(report.getObject("functions"))) {
+    out << "@" << name << " (bytes; kernels, launches, gemms, copies: counts)\n";
+    if (const json::Object *function = entries->getAsObject())
+      printFunction(*function, out);
+  }
 }
 
 void mpt::memory::writeReport(const json::Object &report, bool json, raw_ostream &out) {

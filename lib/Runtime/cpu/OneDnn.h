@@ -19,16 +19,6 @@ inline dnnl::engine &cpuEngine() {
   return engine;
 }
 
-<<<<<<< HEAD
-/// A type that oneDNN multiplies natively on this processor, by AMX too; FP32 included.
-inline bool oneDnnNative(int64_t dtype) {
-  static const bool bf16 =
-      static_cast<int>(dnnl::get_effective_cpu_isa()) >= static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
-  return dtype == MPT_FLOAT32 || (dtype == MPT_BFLOAT16 && bf16);
-}
-
-=======
->>>>>>> w-serve
 inline dnnl::memory::data_type oneDnnType(int64_t dtype) {
   return dtype == MPT_BFLOAT16  ? dnnl::memory::data_type::bf16
          : dtype == MPT_FLOAT16 ? dnnl::memory::data_type::f16
