@@ -17,7 +17,6 @@ FOLDERS = ("lib", "passes", "tools", "include", "python", "test", "examples", "b
 EXCEPTIONS = {
     ("lib/Driver/CompileOptions.cpp", "CompileOptions::parse"): 44,
     ("lib/Import/Proto/Copies.cpp", "Copies::join"): 44,
-    ("lib/Precision/Meaning/Meaning.cpp", "Meanings::findEnds"): 74,
 }
 
 

@@ -57,9 +57,9 @@ public:
     mlir::Attribute attribute; ///< elements or a number, of a parameter the first ones; null for other contents
   };
   using ContentsOf = llvm::function_ref<Contents(mlir::Operation *)>;
-  /// Powers taken in `ending`, which is wide anyway, ask nothing of their operands.
+  /// Powers taken in `wide`, which is so anyway, ask nothing of their operands.
   Meanings(mlir::func::FuncOp function, ContentsOf contentsOf, ConstantReader &reader,
-           const llvm::DenseSet<mlir::Operation *> &ending);
+           const llvm::DenseSet<mlir::Operation *> &wide);
 
   /// Why `op` must not compute in `type`, a rule as reports print it; empty where the meanings of its operands and
   /// results allow it. Where its range `isMeasured`, only exactness counts.
@@ -77,7 +77,9 @@ private:
   std::string whyReads(mlir::Operation *op, unsigned index, mlir::FloatType type, bool isMeasured) const;
   bool cancels(mlir::Operation *op) const;
   bool isUnfit(mlir::Operation *op, const Meaning &constant, bool isMatrix, mlir::FloatType type) const;
-  void findEnds(mlir::func::FuncOp function, const llvm::DenseSet<mlir::Operation *> &ending);
+  void findExactOps(mlir::func::FuncOp function, const llvm::DenseSet<mlir::Operation *> &wide);
+  void keepIndices(mlir::Operation *op);
+  void keepPowers(mlir::Operation *op);
   void keepIndex(mlir::Value value, llvm::StringRef why);
   void keepTest(mlir::Operation *op, llvm::DenseMap<mlir::Operation *, bool> &positions);
   void keepExpanded(mlir::Operation *op);
@@ -88,7 +90,7 @@ private:
 
   llvm::DenseMap<mlir::Value, Meaning> meanings;
   llvm::DenseMap<mlir::Operation *, llvm::StringRef> expanded; ///< ops that make the operands of powers
-  llvm::DenseMap<mlir::Operation *, llvm::StringRef> ends;     ///< ops that make the exact values, with the reason
+  llvm::DenseMap<mlir::Operation *, llvm::StringRef> exactOps; ///< that make the exact values, with the reason
 };
 
 } // namespace mpt

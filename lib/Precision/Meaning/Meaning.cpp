@@ -73,7 +73,7 @@ static bool endsInChoice(Operation *op) {
 // ---- forward
 
 Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, ConstantReader &reader,
-                   const DenseSet<Operation *> &ending) {
+                   const DenseSet<Operation *> &wide) {
   for (BlockArgument argument : function.getArguments()) {
     Meaning meaning = meaningOfType(argument.getType());
     meaning.direct = true;
@@ -87,7 +87,7 @@ Meanings::Meanings(func::FuncOp function, ContentsOf contentsOf, ConstantReader 
       for (Value result : op->getResults())
         meanings[result].size = 1;
   });
-  findEnds(function, ending);
+  findExactOps(function, wide);
 }
 
 /// True where numbers far below all others may flow in: how far says nothing of the result's magnitude.
@@ -154,7 +154,7 @@ void Meanings::keepIndex(Value start, StringRef why) {
     if (numericClass == NumericClass::Pinned ||
         hasFlexibleTypes(op) != (numericClass == NumericClass::Contraction || numericClass == NumericClass::Reduction))
       continue;
-    if (!ends.try_emplace(op, why).second)
+    if (!exactOps.try_emplace(op, why).second)
       continue;
     for (Value operand : op->getOperands())
       if (numericClass != NumericClass::Contraction || (of(operand).positional && !of(operand).constant))
@@ -192,7 +192,7 @@ bool Meanings::keepPosition(Value value, StringRef why, llvm::DenseMap<Operation
   }
   seen[op] = found;
   if (found)
-    ends.try_emplace(op, why);
+    exactOps.try_emplace(op, why);
   return found;
 }
 
@@ -279,7 +279,7 @@ bool Meanings::keepProducts(Value value, StringRef why, llvm::DenseMap<Operation
   }
   seen[op] = found;
   if (found)
-    ends.try_emplace(op, why);
+    exactOps.try_emplace(op, why);
   return found;
 }
 
@@ -288,31 +288,42 @@ void Meanings::keepTest(Operation *op, llvm::DenseMap<Operation *, bool> &positi
   for (Value operand : op->getOperands())
     if (isFloat(operand) && (of(operand).positional || of(operand).direct) &&
         keepPosition(operand, "a limit is compared with it", positions))
-      ends.try_emplace(op, "positions or inputs are compared");
+      exactOps.try_emplace(op, "positions or inputs are compared");
 }
 
-void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &ending) {
+/// Indices and chosen rows, which are exact or wrong.
+void Meanings::keepIndices(Operation *op) {
+  Arithmetic arithmetic = arithmeticOf(op);
+  if (arithmetic == Arithmetic::Samples && op->getNumOperands() > 1)
+    keepIndex(op->getOperand(1), "positions to sample at are made of it");
+  if (arithmetic == Arithmetic::Converts) {
+    Value given = op->getOperand(0), result = op->getResult(0);
+    bool isIndex = getElementTypeOrSelf(result.getType()).isInteger() && !isFlag(result);
+    if (isIndex && (isFloat(given) || (isFlag(given) && isLookedUp(result))))
+      keepIndex(given, "an index is made of it");
+  }
+  if (arithmetic == Arithmetic::Finds && isFloat(op->getOperand(0)) &&
+      llvm::any_of(op->getResults(), [&](Value result) { return !isFloat(result) && isLookedUp(result); }))
+    keepIndex(op->getOperand(0), "what is looked up is chosen by it");
+}
+
+/// Operands and results that are far from 1: powers of inputs, and sums with them.
+void Meanings::keepPowers(Operation *op) {
+  if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large) {
+    expanded.try_emplace(op, "its powers may leave the narrow type's range");
+    keepExpanded(op);
+  }
+  if (arithmeticOf(op) == Arithmetic::Diverges && op->getNumOperands() > 0 && of(op->getOperand(0)).large)
+    exactOps.try_emplace(op, "a logarithm of an input's powers");
+}
+
+void Meanings::findExactOps(func::FuncOp function, const DenseSet<Operation *> &wide) {
   llvm::DenseMap<Operation *, bool> positions, products;
   function.walk([&](Operation *op) {
-    if (expands(op) && op->getNumResults() == 1 && of(op->getResult(0)).large && !ending.contains(op)) {
-      expanded.try_emplace(op, "its powers may leave the narrow type's range");
-      keepExpanded(op);
-    }
+    keepIndices(op);
+    if (!wide.contains(op))
+      keepPowers(op);
     switch (arithmeticOf(op)) {
-    case Arithmetic::Converts:
-      if (Value result = op->getResult(0); getElementTypeOrSelf(result.getType()).isInteger() && !isFlag(result))
-        if (isFloat(op->getOperand(0)) || (isFlag(op->getOperand(0)) && isLookedUp(result)))
-          keepIndex(op->getOperand(0), "an index is made of it");
-      break;
-    case Arithmetic::Samples:
-      if (op->getNumOperands() > 1)
-        keepIndex(op->getOperand(1), "positions to sample at are made of it");
-      break;
-    case Arithmetic::Finds:
-      for (Value result : op->getResults())
-        if (isFloat(op->getOperand(0)) && !isFloat(result) && isLookedUp(result))
-          keepIndex(op->getOperand(0), "what is looked up is chosen by it");
-      break;
     case Arithmetic::Adds:
     case Arithmetic::Subtracts:
       if (llvm::any_of(op->getOperands(), [&](Value operand) { return of(operand).direct && of(operand).large; }))
@@ -320,11 +331,7 @@ void Meanings::findEnds(func::FuncOp function, const DenseSet<Operation *> &endi
       break;
     case Arithmetic::Contracts:
       if (of(op->getResult(0)).direct && llvm::any_of(op->getOperands(), [&](Value v) { return of(v).isFilter(); }))
-        ends.try_emplace(op, "a fixed filter reads an input");
-      break;
-    case Arithmetic::Diverges:
-      if (op->getNumOperands() > 0 && of(op->getOperand(0)).large && !ending.contains(op))
-        ends.try_emplace(op, "a logarithm of an input's powers");
+        exactOps.try_emplace(op, "a fixed filter reads an input");
       break;
     case Arithmetic::Waves:
       keepPosition(op->getOperand(0), "an angle is made of it", positions);
@@ -480,7 +487,7 @@ std::string Meanings::whyRead(Value value, FloatType type) const {
 }
 
 std::string Meanings::whyWide(Operation *op, FloatType type, bool isMeasured) const {
-  if (auto end = ends.find(op); end != ends.end())
+  if (auto end = exactOps.find(op); end != exactOps.end())
     return end->second.str();
   if (auto power = expanded.find(op); power != expanded.end() && !isMeasured && Limits(type).isShort)
     return power->second.str();
