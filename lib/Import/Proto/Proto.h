@@ -70,6 +70,12 @@ llvm::LogicalResult inlineFunctions(::onnx::ModelProto &model, bool isRewritten,
 /// the operator sets.
 void forgetVersions(::onnx::ModelProto &model);
 
+/// Some exporters write -1 for an extent that they do not know.
+void forgetNegativeExtents(::onnx::GraphProto &graph);
+/// Replaces the symbols of the inputs' shapes by numbers: the user's, and the extents of initializers among the inputs.
+llvm::LogicalResult bindDimensions(::onnx::GraphProto &graph, llvm::ArrayRef<::onnx::TensorProto> initializers,
+                                   const ImportOptions &options, bool isPart, mlir::MLIRContext *context);
+
 /// Strict inference of every value's type, in place; ONNX's own message where the graph contradicts itself.
 std::optional<std::string> inferShapes(::onnx::ModelProto &model);
 

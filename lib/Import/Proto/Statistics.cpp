@@ -127,3 +127,41 @@ std::string proto::takeName(llvm::StringSet<> &taken, std::string wanted, const 
 }
 
 void proto::separateStatistics(ModelProto &model) { Statistics(*model.mutable_graph()).separate(); }
+
+static bool isInferenceNorm(const NodeProto &node, int64_t version) {
+  if (node.op_type() != "BatchNormalization" || !node.domain().empty() || version < 7)
+    return false;
+  bool trains = version < 14 && node.output_size() > 1;
+  for (const AttributeProto &attribute : node.attribute())
+    trains |= version >= 14 && attribute.name() == "training_mode" && attribute.i() != 0;
+  return !trains;
+}
+
+FailureOr<int64_t> proto::settleBatchNorms(ModelProto &model, const ImportOptions &options, Location loc) {
+  int64_t version = opsetVersion(model, ""), count = 0;
+  for (NodeProto &node : *model.mutable_graph()->mutable_node()) {
+    if (!isInferenceNorm(node, version))
+      continue;
+    ++count;
+    if (options.batchNorm != "train")
+      continue;
+    if (version >= 14) {
+      auto given = llvm::find_if(*node.mutable_attribute(), [](auto &a) { return a.name() == "training_mode"; });
+      AttributeProto &mode = given == node.mutable_attribute()->end() ? *node.add_attribute() : *given;
+      mode.set_name("training_mode");
+      mode.set_type(AttributeProto::INT);
+      mode.set_i(1);
+    }
+    SmallVector<StringRef> results{"running_mean", "running_var"};
+    if (version < 14) // one result, or all
+      results.append({"saved_mean", "saved_var"});
+    for (StringRef name : results)
+      node.add_output((node.output(0) + "/" + name).str());
+  }
+  if (options.batchNorm == "train" && count == 0)
+    return emitError(loc) << "expected batch normalizations in inference form for --batch-norm=train, found none; "
+                             "those in training form move their statistics anyway";
+  if (options.batchNorm == "train")
+    separateStatistics(model);
+  return options.batchNorm == "train" ? 0 : count;
+}
