@@ -53,7 +53,7 @@ public:
       passes.addPass(std::make_unique<CheckTypes>());
   }
   LogicalResult emit(ModuleOp module, const LibraryOptions &options) const override {
-    return emitHostLibrary(module, options, *this, "generic", "mpt_toy_");
+    return emitHostLibrary(module, options, *this, Processor{"", "generic", ""}, "mpt_toy_");
   }
 
 private:
