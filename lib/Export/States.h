@@ -7,6 +7,9 @@
 
 #include "mpt/Dialect/Train/TrainDialect.h"
 
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
+
 namespace mpt {
 
 /// The states of a module as initializers, made when first asked for.
