@@ -7,8 +7,8 @@
 // RUN: llvm-objdump-22 -d --no-show-raw-insn %t/librounding.a | FileCheck %s --check-prefixes=NEON,BF16
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t/rounding.json
 //
-// RUN: not mpt-opt %s --from=fusion --mtriple=aarch64-linux-gnu --mcpu=native -o %t/a 2>&1 | FileCheck %s --check-prefix=NATIVE
-// RUN: not mpt-opt %s --from=fusion --mtriple=aarch64-linux-gnu --mattr=+avx2 -o %t/a 2>&1 | FileCheck %s --check-prefix=FEATURE
+// RUN: not mpt-opt %s --from=fusion --emit=static --mtriple=aarch64-linux-gnu --mcpu=native -o %t/a 2>&1 | FileCheck %s --check-prefix=NATIVE
+// RUN: not mpt-opt %s --from=fusion --emit=static --mtriple=aarch64-linux-gnu --mattr=+avx2 -o %t/a 2>&1 | FileCheck %s --check-prefix=FEATURE
 // RUN: not mpt-opt %s --from=fusion --mtriple=sparc-sun-solaris -o %t/a 2>&1 | FileCheck %s --check-prefix=TRIPLE
 // RUN: env PATH=%t not mpt-opt %s --from=fusion --emit=object --mtriple=aarch64-linux-gnu -o %t/a 2>&1 | FileCheck %s --check-prefix=LINKER
 // RUN: mkdir %t/bin && ln %mpt_build/bin/mpt-opt %t/bin/
