@@ -15,7 +15,6 @@ MOST_LINES = 120
 FOLDERS = ("lib", "passes", "tools", "include", "python", "test", "examples", "benchmarks", "scripts", ".ci")
 # Functions above the limit, each with its own: a number here only falls, and a function within MOST leaves the list.
 EXCEPTIONS = {
-    ("lib/Driver/CompileOptions.cpp", "CompileOptions::parse"): 44,
     ("lib/Import/Proto/Copies.cpp", "Copies::join"): 44,
 }
 

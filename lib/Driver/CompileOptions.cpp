@@ -129,8 +129,30 @@ static Error checkProducts(const CompileOptions &options) {
   return Error::success();
 }
 
+/// Flags about many processes.
+static Error checkReplicas(const CompileOptions &options) {
+  if (options.replicas != "1" && options.accumulate > 1)
+    return bad("expected --accumulate=1 with --replicas: a process runs its replicas one after the other and "
+               "communicates once a step, so --replicas=" +
+               Twine(options.accumulate) + " does on one process what --accumulate does");
+  if (options.reduceType != "f32" && options.replicas == "1")
+    return bad("expected --replicas with --reduce-type, got one replica: nothing travels");
+  if (options.shardOptimizer && (options.replicas == "1" || options.replicas == "any"))
+    return bad("expected --replicas=V with --shard-optimizer, got --replicas=" + options.replicas +
+               ": masters and slots are divided over V replicas, and a process has those of its own");
+  if (options.syncBatchNorm && (options.replicas == "1" || options.replicas == "any"))
+    return bad("expected --replicas=V with --sync-batch-norm, got --replicas=" + options.replicas +
+               ": statistics are those of V replicas");
+  if (options.replicas != "1" && options.forwardOnly)
+    return bad("expected no --forward-only with --replicas: replicas share gradients");
+  if (options.replicas != "1" && options.emit == EmitKind::ONNX && options.to.empty())
+    return bad("expected a library for --replicas, got --emit=onnx: ONNX has no operators for collectives");
+  return Error::success();
+}
+
 Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
   CompileOptions options;
+  StringRef ofStep; // a flag that only a step has a use for
   for (size_t i = 0; i < words.size(); ++i) {
     StringRef word = words[i];
     if (!word.starts_with("-") || word == "-") {
@@ -153,6 +175,8 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
         return bad("expected " + flag->value + " after " + name);
       value = words[++i];
     }
+    if (is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema"}, name))
+      ofStep = name;
     options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only",
                                     "--backward", "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model",
                                     "--eval-model", "--replicas"},
@@ -164,22 +188,10 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     return bad("expected an input file (.onnx, .onnxtxt or .mlir)");
   if (Error wrong = configureTarget(options))
     return wrong;
-  if (options.replicas != "1" && options.accumulate > 1)
-    return bad("expected --accumulate=1 with --replicas: a process runs its replicas one after the other and "
-               "communicates once a step, so --replicas=" +
-               Twine(options.accumulate) + " does on one process what --accumulate does");
-  if (options.reduceType != "f32" && options.replicas == "1")
-    return bad("expected --replicas with --reduce-type, got one replica: nothing travels");
-  if (options.shardOptimizer && (options.replicas == "1" || options.replicas == "any"))
-    return bad("expected --replicas=V with --shard-optimizer, got --replicas=" + options.replicas +
-               ": masters and slots are divided over V replicas, and a process has those of its own");
-  if (options.syncBatchNorm && (options.replicas == "1" || options.replicas == "any"))
-    return bad("expected --replicas=V with --sync-batch-norm, got --replicas=" + options.replicas +
-               ": statistics are those of V replicas");
-  if (options.replicas != "1" && options.forwardOnly)
-    return bad("expected no --forward-only with --replicas: replicas share gradients");
-  if (options.replicas != "1" && options.emit == EmitKind::ONNX && options.to.empty())
-    return bad("expected a library for --replicas, got --emit=onnx: ONNX has no operators for collectives");
+  if (options.forwardOnly && !ofStep.empty())
+    return bad("expected no " + ofStep + " with --forward-only, which makes no training step");
+  if (Error wrong = checkReplicas(options))
+    return wrong;
   if (!options.to.empty())
     options.emit = EmitKind::MLIR;
   if (Error wrong = checkSizes(options))

@@ -61,6 +61,12 @@ def test_what_matches_nothing(flags, message, names, forward, tmp_path):
     assert message in str(refusal.value) and names in str(refusal.value), refusal.value
 
 
+@pytest.mark.parametrize("flag", [{"loss": "mse"}, {"optimizer": "sgd"}, {"clip_norm": 1.0}, {"ema": 0.9}], ids=lambda flag: next(iter(flag)))
+def test_a_forward_pass_has_no_use_for_flags_of_a_step(flag, forward, tmp_path):
+    with pytest.raises(mpt.CompileError, match=f"expected no --{next(iter(flag)).replace('_', '-')} with --forward-only"):
+        mpt.compile(forward, out=tmp_path / "lib", forward_only=True, **flag)
+
+
 def test_mpt_run_says_so_too(forward):
     done = subprocess.run([tool(), forward, "--loss=mse", "--keep-f32=frist", "--function=step"], capture_output=True, text=True)
     assert done.returncode != 0 and "near it: 'first'" in done.stderr, done.stderr

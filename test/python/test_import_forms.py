@@ -16,7 +16,9 @@ def trainer_of(model, folder, **flags):
     if not (tool().parent / "mpt-opt").exists():
         pytest.skip("mpt-opt is not built")
     onnx.save(onnx.parser.parse_model(model) if isinstance(model, str) else model, folder / "m.onnx")
-    mpt.compile(folder / "m.onnx", optimizer="sgd,lr=0.1", quiet=True, out=folder / "out", **flags)
+    if not flags.get("forward_only"):
+        flags.setdefault("optimizer", "sgd,lr=0.1")
+    mpt.compile(folder / "m.onnx", quiet=True, out=folder / "out", **flags)
     return mpt.Trainer(folder / "out", threads=1)
 
 
