@@ -169,7 +169,10 @@ LogicalResult ModelFile::write(const pb::ModelProto &model, StringRef path, bool
   uint64_t total = 0;
   for (const Initializer &initializer : initializers)
     total += initializer.payload.bytes();
-  external |= total > inlineLimit;
+  // Without a tensor that goes there the second file would be empty.
+  external = (external || total > inlineLimit) && llvm::any_of(initializers, [](const Initializer &initializer) {
+               return initializer.payload.bytes() >= externalBytes;
+             });
   if (external && failed(writeData((path + ".data").str(), loc)))
     return failure();
   auto isInline = [](const Initializer &initializer) {

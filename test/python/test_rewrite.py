@@ -149,6 +149,13 @@ def test_external_data_is_streamed_and_small_memory(tmp_path):
     assert np.array_equal(stored["big"], weight(8, rows * 64).astype(np.float16))
 
 
+def test_small_tensors_need_no_file_of_their_own(tmp_path):
+    source = model([helper.make_node("MatMul", ["x", "w"], ["y"], name="one")], [("x", [2, 8])], [("y", [2, 4])], [("w", weight(8, 4))])
+    onnx.save(source, tmp_path / "in.onnx", save_as_external_data=True, location="in.data", size_threshold=0)
+    subprocess.run([build_folder() / "bin" / "mpt-opt", tmp_path / "in.onnx", "--policy=amp-f16", "--emit=onnx", "-o", tmp_path / "out.onnx"], check=True)
+    assert not (tmp_path / "out.onnx.data").exists() and onnx.load(tmp_path / "out.onnx").graph.initializer[0].raw_data
+
+
 @pytest.mark.parametrize("element, wide", [(.5, False), (1e5, True)])
 def test_elements_of_large_weights_are_read_without_memory(tmp_path, element, wide):
     """A product whose one of 2^25 weights leaves the range stays wide, however large the file is."""
