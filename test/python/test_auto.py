@@ -10,7 +10,8 @@ import pytest
 
 from mpt_run import tool, write_tensors
 
-# big reaches beyond 65504 and is brought back; small lies below FP16's range and is brought back. FP16 holds each factor.
+# big reaches beyond 65504 and is brought back; small lies below FP16's range, by an input, and is brought back. FP16 holds each factor.
+TINY = np.array(2.0**-24, np.float32)
 BODY = """
   big = MatMul(x, w1)
   back = Mul(big, down)
@@ -25,11 +26,11 @@ WORDS = ["--loss=mse", "--optimizer=sgd,lr=0.01", "--train=w.*"]
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("auto"), np.random.default_rng(0)
-    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\nauto (float[8, 6] x) => (float[8, 6] y) {{{BODY}\n}}')
+    model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\nauto (float[8, 6] x, float tiny) => (float[8, 6] y) {{{BODY}\n}}')
     for node in model.graph.node:
         node.name = node.output[0]
     values = {"w1": rng.standard_normal((6, 6)) * 10, "w2": rng.standard_normal((6, 6)) * 2, "w3": rng.standard_normal((6, 6)) * 0.5,
-              "down": np.array(2.0**-6), "tiny": np.array(2.0**-24), "up": np.array(2.0**15)}
+              "down": np.array(2.0**-6), "up": np.array(2.0**15)}
     for name, value in values.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(value.astype(np.float32), name))
     onnx.save(model, folder / "m.onnx")
@@ -37,7 +38,7 @@ def planted(tmp_path_factory):
     for i, scale in enumerate([0.25, 8.0]):  # only the second batch overflows
         batches.append(folder / f"b{i}.st")
         x = np.clip(rng.standard_normal((8, 6)), -2, 2) * scale * 250
-        write_tensors(batches[-1], {"x": x.astype(np.float32), "target": rng.standard_normal((8, 6)).astype(np.float32)})
+        write_tensors(batches[-1], {"x": x.astype(np.float32), "tiny": TINY, "target": rng.standard_normal((8, 6)).astype(np.float32)})
     for name, used in (("first", batches[:1]), ("both", batches)):
         run(folder / "m.onnx", "--policy=auto", "--calibrate", *(f"--batch={b}" for b in used), "-o", folder / f"{name}.json", program="mpt-run")
     return folder
@@ -102,9 +103,9 @@ def test_other_policies_keep_wide_what_was_measured_beyond_their_type(planted):
     values, report = decide(planted, "amp-f16")
     kind, rule = values["big", "mpt.matmul"]
     assert kind == "f32" and "overflow f16" in rule, rule
-    # All else is as without ranges: too small is no reason, and gradients have a scale that falls.
+    # All else is as without ranges, but for small, which saves a cast: too small is no reason, and gradients have a scale that falls.
     plain, _ = decide(planted, "amp-f16", None)
-    assert {node for node, op in plain if plain[node, op][0] != values[node, op][0]} == {"big", "back"}
+    assert {node for node, op in plain if plain[node, op][0] != values[node, op][0]} == {"big", "back", "small"}
     assert report["policy"] == "amp-f16" and decide(planted, "amp-f16", "first")[0]["big", "mpt.matmul"][0] == "f16"
 
 
@@ -256,7 +257,7 @@ def test_a_graph_is_rewritten_by_what_was_measured_of_its_nodes(forward):
     x = np.clip(np.random.default_rng(3).standard_normal((8, 6)), -2, 2).astype(np.float32) * 2000
     def outcome(path):
         with np.errstate(all="ignore"):
-            return onnx.reference.ReferenceEvaluator(str(path)).run(None, {"x": x})[0]
+            return onnx.reference.ReferenceEvaluator(str(path)).run(None, {"x": x, "tiny": TINY})[0]
     wanted = outcome(forward / "m.onnx")
     error = lambda: np.abs(outcome(forward / "f.onnx") - wanted).max() / np.abs(wanted).max()
     assert rewrite(forward, "amp-f16", None)["big"][0] == "f16" and not error() < 0.05  # infinities, or tanh of them
