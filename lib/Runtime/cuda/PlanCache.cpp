@@ -91,6 +91,7 @@ void PlanCache::work(const std::vector<Expected> &all, size_t thread) {
 
 void PlanCache::build() {
   std::vector<Expected> all;
+  all.reserve(expected.size());
   for (auto &[key, wish] : expected)
     all.push_back(std::move(wish));
   expected.clear();
@@ -99,6 +100,7 @@ void PlanCache::build() {
   handles.resize(std::max(handles.size(), threads));
   next = 0;
   std::vector<std::thread> workers;
+  workers.reserve(threads);
   for (size_t i = 0; i < threads; ++i)
     workers.emplace_back([this, &all, i] { work(all, i); });
   for (std::thread &worker : workers)

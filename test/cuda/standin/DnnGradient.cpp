@@ -250,7 +250,8 @@ public:
       other[c] += g[i] * ((x[i] - mean[c]) * inverse[c]);
     }
     // dx = apply gradient * g + apply x * x + apply shift
-    float count = static_cast<float>(g.size() / channels);
+    const size_t elements = g.size() / channels;
+    float count = static_cast<float>(elements);
     Numbers byG(channels), byX(channels), shift(channels), &scale = ref(dnn::NormScale);
     for (size_t c = 0; c < channels; ++c) {
       byG[c] = scale[c] * inverse[c];

@@ -326,7 +326,9 @@ EXPORT dnn::Status cudnnBackendExecute(dnn::Handle handle, dnn::Descriptor plann
     if (tensor->isNumber()) {
       if (onDevice(at->second))
         return bad("a number by value whose address is not one on the host");
-      memcpy(&numbers[tensor->id()], reinterpret_cast<void *>(at->second), sizeof(float)); // read now, as the real one
+      const void *number;
+      memcpy(&number, &at->second, sizeof number);
+      memcpy(&numbers[tensor->id()], number, sizeof(float)); // read now, as the real one
       continue;
     }
     if (at->second % static_cast<uint64_t>(tensor->one<int64_t>(dnn::TensorAlignment)))
