@@ -20,6 +20,9 @@ struct MatmulSite : SiteCache {
   memory::desc a, b, d, bias, scratchpad;
 };
 
+/// Below as many products a call of oneDNN's takes longer than the GEMM by a kernel of ours: some 4 us.
+constexpr int64_t kFewestProducts = 1 << 17;
+
 bool worthTrying(const mpt_gemm_desc &g) {
   bool bf16 = g.a_type == MPT_BFLOAT16 && g.b_type == MPT_BFLOAT16 && oneDnnNative(MPT_BFLOAT16) &&
               (g.d_type == MPT_BFLOAT16 || g.d_type == MPT_FLOAT32);
@@ -28,7 +31,7 @@ bool worthTrying(const mpt_gemm_desc &g) {
   // oneDNN adds the bias before it scales, does not round between steps, and its ReLU turns NaN into 0, which would
   // hide it from the finite check.
   bool exact = !(g.flags & (MPT_GEMM_RELU | MPT_GEMM_ROUND)) && !(bias && g.alpha != 1);
-  return bf16 && biasFits && exact && g.k > 0;
+  return bf16 && biasFits && exact && g.k > 0 && g.batch0 * g.batch1 * g.m * g.n * g.k >= kFewestProducts;
 }
 
 /// A batch of strided matrices; a zero batch stride is an extent of one, which broadcasts.
@@ -72,7 +75,8 @@ void build(MatmulSite &site) {
     ops.append_sum(1);
   attr.set_post_ops(ops);
   dnnl::matmul::primitive_desc pd(cpuEngine(), site.a, site.b, site.bias, site.d, attr, true);
-  site.usable = pd && !strstr(pd.impl_info_str(), "ref");
+  // Batches of strided matrices fall to GEMMs one by one (gemm:jit), which are slower than our kernels.
+  site.usable = pd && !strstr(pd.impl_info_str(), "ref") && !strstr(pd.impl_info_str(), "gemm:");
   if (!site.usable)
     return;
   site.scratchpad = pd.scratchpad_desc();
