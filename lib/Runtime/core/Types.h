@@ -6,12 +6,19 @@
 #include "mpt-c/types.h"
 
 #include <cstring>
+#include <string_view>
 
 namespace mpt::rt {
 
 /// Values that functions read and write begin at multiples of so many bytes.
 inline constexpr int64_t valueAlignment = 64;
 inline int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+/// Byte by byte, as of the descriptions of two calls: a factor that is NaN is the same as itself.
+template <typename T> bool hasSameBits(const T &a, const T &b) {
+  auto bytes = [](const T &of) { return std::string_view(reinterpret_cast<const char *>(&of), sizeof of); };
+  return bytes(a) == bytes(b);
+}
 
 /// `safetensors` is the type's name in a state file, where it has one.
 struct TypeInfo {

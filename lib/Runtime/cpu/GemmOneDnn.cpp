@@ -4,6 +4,8 @@
 #include "cpu/Gemm.h"
 #include "cpu/OneDnn.h"
 
+#include "core/Types.h"
+
 #include <cstring>
 #include <exception>
 
@@ -95,7 +97,7 @@ bool gemmOneDnn(mpt_exec *exec, int64_t number, const mpt_gemm_desc &desc, const
     if (!slot)
       slot = &local;
     auto *site = static_cast<MatmulSite *>(slot->get());
-    if (!site || site->threads != threadsOf(exec) || memcmp(&site->desc, &desc, sizeof desc) != 0) {
+    if (!site || site->threads != threadsOf(exec) || !hasSameBits(site->desc, desc)) {
       auto fresh = std::make_unique<MatmulSite>();
       fresh->desc = desc;
       fresh->threads = threadsOf(exec);

@@ -6,18 +6,11 @@
 
 #include <cstring>
 #include <sstream>
-#include <string_view>
 #include <vector>
 
 using namespace mpt::rt;
 
 namespace {
-
-/// Byte by byte: a factor that is NaN is the same as itself.
-bool isSame(const mpt_gemm_desc &a, const mpt_gemm_desc &b) {
-  auto bytes = [](const mpt_gemm_desc &g) { return std::string_view(reinterpret_cast<const char *>(&g), sizeof g); };
-  return bytes(a) == bytes(b);
-}
 
 constexpr int searchRounds = 3;
 constexpr size_t quickAlgorithms = 8, allAlgorithms = 24; // that cuBLASLt is asked for
@@ -227,7 +220,7 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
   uint32_t alignments[3];
   alignmentsOf(g, a, b, d, alignments);
   auto *site = static_cast<GemmSite *>(slot.get());
-  if (!site || !isSame(site->desc, g) || memcmp(site->alignments, alignments, sizeof alignments) != 0 ||
+  if (!site || !hasSameBits(site->desc, g) || memcmp(site->alignments, alignments, sizeof alignments) != 0 ||
       site->bias != bias || site->scales.a != scales.a || site->scales.b != scales.b || site->chain.aux != chain.aux ||
       site->chain.sums != chain.sums) {
     auto fresh = std::make_unique<GemmSite>(blas->api);
@@ -241,7 +234,7 @@ mpt_status mpt::rt::gemm(const mpt_exec *exec, std::unique_ptr<SiteCache> &slot,
     fresh->fastSums = device.options.fastSums && g.a_type == MPT_FLOAT8E4M3FN && g.b_type == MPT_FLOAT8E4M3FN;
     if (g.flags & chainedFlags) {
       // Nothing of it is bound to addresses, and it cannot be made while a graph is recorded.
-      if (site && isSame(site->desc, g))
+      if (site && hasSameBits(site->desc, g))
         fresh->apart = std::move(site->apart);
       else if (mpt_status status = device.capturing ? MPT_OK : ApartGemm::make(device, g, fresh->apart))
         return status;
