@@ -177,10 +177,10 @@ Expected<CompileOptions> CompileOptions::parse(ArrayRef<StringRef> words) {
     }
     if (is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema"}, name))
       ofStep = name;
-    options.trains |= is_contained({"--loss", "--optimizer", "--accumulate", "--clip-norm", "--ema", "--forward-only",
-                                    "--backward", "--gradient", "--next", "--seed", "--checkpoint", "--optimizer-model",
-                                    "--eval-model", "--replicas"},
-                                   name);
+    options.trains |=
+        !ofStep.empty() || is_contained({"--forward-only", "--backward", "--gradient", "--next", "--seed",
+                                         "--checkpoint", "--optimizer-model", "--eval-model", "--replicas"},
+                                        name);
     if (std::optional<std::string> expected = flag->set(options, value))
       return bad("expected " + *expected + " for " + name + ", got '" + value + "' [mpt-bad-value]");
   }

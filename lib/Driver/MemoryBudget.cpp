@@ -63,9 +63,9 @@ std::optional<MemoryPlan> BudgetSearch::planWith(const Choice &choice) {
   return std::move(*made);
 }
 
-/// A plan within the budget, with as little rematerialized as that takes. None where all of it is not enough.
-std::optional<MemoryPlan> BudgetSearch::fit(Choice choice) {
-  std::optional<MemoryPlan> none = planWith(choice);
+/// A plan within the budget, with as little rematerialized as that takes: `none` has nothing so. None where all of it
+/// is not enough.
+std::optional<MemoryPlan> BudgetSearch::fit(Choice choice, std::optional<MemoryPlan> none) {
   if (!none || fits(*none))
     return none;
   int64_t before = none->peak.bytes;
@@ -122,10 +122,8 @@ Expected<MemoryPlan> BudgetSearch::run() {
   if ((!found || found->options.rematerializeBytes) && base.masters.empty() && choosesTypes) {
     std::optional<MemoryPlan> packed = planWith({true});
     packs = packed && packed->peak.bytes < rows.front().peak.bytes;
-    if (packs && !fits(*packed)) {
-      rows.pop_back();
-      packed = fit({true});
-    }
+    if (packs)
+      packed = fit({true}, std::move(packed));
     if (packs && packed && (!found || packed->cost.time() < found->cost.time()))
       found = std::move(packed);
   }

@@ -63,7 +63,8 @@ private:
 
   bool fits(const MemoryPlan &plan) const { return plan.peak.bytes <= asked.memoryBudget; }
   std::optional<MemoryPlan> planWith(const Choice &choice);
-  std::optional<MemoryPlan> fit(Choice choice);
+  std::optional<MemoryPlan> fit(const Choice &choice) { return fit(choice, planWith(choice)); }
+  std::optional<MemoryPlan> fit(Choice choice, std::optional<MemoryPlan> none);
   std::optional<MemoryPlan> cheapest(llvm::ArrayRef<Choice> choices);
   bool mayCode() const { return base.saved.empty(); }
   std::vector<Choice> narrowSlots(bool packs, bool codes, bool allowed) const;

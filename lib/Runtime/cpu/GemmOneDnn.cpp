@@ -33,7 +33,7 @@ bool worthTrying(const mpt_gemm_desc &g) {
   // oneDNN adds the bias before it scales, does not round between steps, and its ReLU turns NaN into 0, which would
   // hide it from the finite check.
   bool exact = !(g.flags & (MPT_GEMM_RELU | MPT_GEMM_ROUND)) && !(bias && g.alpha != 1);
-  return bf16 && biasFits && exact && g.k > 0 && g.batch0 * g.batch1 * g.m * g.n * g.k >= kFewestProducts;
+  return bf16 && biasFits && exact && g.batch0 * g.batch1 * g.m * g.n * g.k >= kFewestProducts;
 }
 
 /// A batch of strided matrices; a zero batch stride is an extent of one, which broadcasts.
