@@ -31,7 +31,7 @@ struct Meaning {
   bool unscaled = false;   ///< of the magnitude of the function's inputs, which only the user knows
   bool large = false;      ///< an exponential or a power of such a magnitude
   double gain = 1;         ///< constant factors since the magnitude was last of order one
-  double size = 1;         ///< the largest magnitude that constant factors and sums make of order one
+  double size = 1;         ///< the largest magnitude that factors in the file and sums make of order one
   double least = 0;        ///< of a constant over a count: the least magnitude; 0 where there is no such quotient
 
   bool constant = false;     ///< its elements are in the file

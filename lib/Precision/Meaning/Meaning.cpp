@@ -27,6 +27,9 @@ constexpr double kSwitchesOff = -1e3;
 /// A sum that is so many times smaller than its terms shows their roundings: three bits of FP16's eleven are lost, so
 /// that it is no better than BF16.
 constexpr double kCancelled = 8;
+/// A parameter none of whose first elements reaches this is small on purpose, as a layer scale of 1e-6 is; others grow
+/// to the order of one by training, or have neighbours that are.
+constexpr double kOrdinaryWeight = 1e-3;
 
 struct Limits {
   double largest, smallestNormal, exactSteps, ulp;
@@ -113,6 +116,8 @@ void Meanings::visit(Operation *op, ContentsOf contentsOf, ConstantReader &reade
     Meaning meaning = range && !contents.isWeight ? meaningOfConstant(*range) : Meaning();
     meaning.weight = contents.isWeight;
     meaning.rootMeanSquare = range ? range->rootMeanSquare : 0;
+    if (contents.isWeight && range && range->magnitude() > 0 && range->magnitude() < kOrdinaryWeight)
+      meaning.size = range->magnitude();
     meaning.filter = !contents.isWeight && !fixedMeaning(dyn_cast<ElementsAttr>(contents.attribute), true).empty();
     meanings[op->getResult(0)] = meaning;
     return;
@@ -355,7 +360,7 @@ static bool isLarge(const Meaning &m, const Limits &limits) {
   return m.bounded || m.large || std::abs(m.gain) >= kLargeGain;
 }
 
-/// True where constant factors leave values of order one below the type's normal numbers.
+/// True where factors in the file leave values of order one below the type's normal numbers.
 static bool isSmall(const Meaning &m, const Limits &limits) {
   return !m.constant && !m.bounded && m.size > 0 && m.size < limits.smallestNormal;
 }
@@ -475,7 +480,7 @@ std::string Meanings::whyReads(Operation *op, unsigned index, FloatType type, bo
     return m.bounded ? "integers beyond the narrow type's range flow in"
                      : "what flows in may leave the narrow type's range";
   if (!isMeasured && showsSmall(arithmetic) && isSmall(m, limits))
-    return "constant factors may take what flows in below the narrow type's normal numbers";
+    return "factors may take what flows in below the narrow type's normal numbers";
   return "";
 }
 
@@ -514,7 +519,7 @@ std::string Meanings::whyWide(Operation *op, FloatType type, bool isMeasured) co
     if (!isMeasured && arithmeticOf(op) == Arithmetic::Multiplies && isLarge(m, limits))
       return "constant factors may take it out of the narrow type's range";
     if (!isMeasured && arithmeticOf(op) != Arithmetic::Unknown && isSmall(m, limits))
-      return "constant factors may take it below the narrow type's normal numbers";
+      return "factors may take it below the narrow type's normal numbers";
   }
   return "";
 }

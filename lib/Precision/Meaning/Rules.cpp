@@ -273,8 +273,10 @@ static Meaning inferContraction(Operation *op, ArrayRef<const Meaning *> operand
   result.direct = isFiltered && llvm::all_of(operands, [](const Meaning *m) { return m->direct || m->weight; });
   double normOfA = normOfWeights(op, 0, a), normOfB = normOfWeights(op, 1, b), norm = std::max(normOfA, normOfB);
   result.gain = gainOfWeights(scaled(a), normOfB) * gainOfWeights(scaled(b), normOfA);
+  // The norm of weights counts where all of them are small.
   double sizes = times(normOfA != 0 ? 1 : a.largest(), normOfB != 0 ? 1 : b.largest());
-  result.size = std::min(1.0, times(sizes, norm != 0 ? std::max(norm, 1.0) : terms));
+  bool isSmall = norm != 0 && (normOfA != 0 ? a.size : b.size) < 1;
+  result.size = std::min(1.0, times(sizes, norm == 0 ? terms : isSmall ? norm : std::max(norm, 1.0)));
   return result;
 }
 
