@@ -245,7 +245,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
 void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
   // First: the ops that a call can take in depend on the ops that run before it.
   passes.addPass(createScheduleUpdates());
-  passes.addPass(createConvertGemms());
+  passes.addPass(createConvertCalls());
   FoldScalesOptions scales;
   scales.alphaScales = target.calls.alphaScales;
   scales.operandScales = target.calls.float8Gemms;

@@ -2,6 +2,10 @@
 // Conv family: convolution and its two gradients as sums over one list of (x, w, y) position triples.
 #include "Rules.h"
 
+#include "mpt/Dialect/Library/LibraryDialect.h"
+
+#include <limits>
+
 using namespace mlir;
 using namespace mpt;
 
@@ -98,12 +102,12 @@ std::vector<double> swapAxes(ArrayRef<double> in, int64_t rows, int64_t columns)
 /// The result shares a channel dimension with one operand, its partner, that the other, the factor, has not. Sums of
 /// those channels are lanes side by side: at each tap, a row of sums takes a row of the partner times one number.
 template <Role A, Role B, Role Sum, typename Op>
-LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
+LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b, Value result) {
   constexpr Role factor = Sum == Data ? Output : Data, partner = A == factor ? B : A;
   // Of result and partner, one is weights.
   constexpr Role planes = factor == Data ? Output : Data;
   Tensor left = frame.readAs(frame.get(a), op.getNumericsAttr()),
-         right = frame.readAs(frame.get(b), op.getNumericsAttr()), y = frame.zeros(op.getY());
+         right = frame.readAs(frame.get(b), op.getNumericsAttr()), y = frame.zeros(result);
   const Tensor *tensors[3];
   tensors[A] = &left, tensors[B] = &right, tensors[Sum] = &y;
   Geometry geometry(op, tensors[Data]->shape(), tensors[Weights]->shape(), tensors[Output]->shape());
@@ -141,20 +145,38 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b) {
           sumTile(g, n, tile, add);
   });
   llvm::copy(swapAxes(sums, columns(Sum), lanes), y.writeReals().begin());
-  frame.deliver(op.getY(), std::move(y), op.getNumericsAttr());
+  frame.deliver(result, std::move(y), op.getNumericsAttr());
   return success();
 }
 
 LogicalResult interpretConv(ConvOp op, InterpreterFrame &frame) {
-  return convolve<Data, Weights, Output>(op, frame, op.getX(), op.getW());
+  return convolve<Data, Weights, Output>(op, frame, op.getX(), op.getW(), op.getY());
 }
 
 LogicalResult interpretConvBackwardData(ConvBackwardDataOp op, InterpreterFrame &frame) {
-  return convolve<Output, Weights, Data>(op, frame, op.getDy(), op.getW());
+  return convolve<Output, Weights, Data>(op, frame, op.getDy(), op.getW(), op.getY());
 }
 
 LogicalResult interpretConvBackwardWeights(ConvBackwardWeightsOp op, InterpreterFrame &frame) {
-  return convolve<Data, Output, Weights>(op, frame, op.getX(), op.getDy());
+  return convolve<Data, Output, Weights>(op, frame, op.getX(), op.getDy(), op.getY());
+}
+
+LogicalResult interpretCall(library::ConvOp op, InterpreterFrame &frame) {
+  // This library gathers no sums on the way.
+  for (Value sum : op.getSums()) {
+    Tensor none = frame.zeros(sum);
+    llvm::fill(none.writeReals(), std::numeric_limits<double>::quiet_NaN());
+    frame.deliver(sum, std::move(none), {});
+  }
+  switch (op.getKind()) {
+  case library::ConvKind::forward:
+    return convolve<Data, Weights, Output>(op, frame, op.getA(), op.getB(), op.getD());
+  case library::ConvKind::backward_data:
+    return convolve<Output, Weights, Data>(op, frame, op.getA(), op.getB(), op.getD());
+  case library::ConvKind::backward_weights:
+    return convolve<Data, Output, Weights>(op, frame, op.getA(), op.getB(), op.getD());
+  }
+  llvm_unreachable("unknown kind");
 }
 
 } // namespace
@@ -163,4 +185,7 @@ void mpt::attachConvRules(MLIRContext *context) {
   attachRule<ConvOp, interpretConv, AccessPattern::Windows>(context);
   attachRule<ConvBackwardDataOp, interpretConvBackwardData, AccessPattern::Windows>(context);
   attachRule<ConvBackwardWeightsOp, interpretConvBackwardWeights, AccessPattern::Windows>(context);
+}
+void mpt::attachConvCallRule(MLIRContext *context) {
+  attachRule<library::ConvOp, interpretCall, AccessPattern::Windows>(context);
 }

@@ -32,6 +32,7 @@ void mpt::registerEvaluationModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, train::TrainDialect *) { attachTrainRules(context); });
   registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) {
     attachGemmRules(context);
+    attachConvCallRule(context);
     attachAttentionRules(context);
   });
 }

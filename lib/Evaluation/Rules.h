@@ -99,6 +99,7 @@ void attachFusionRules(mlir::MLIRContext *context);
 void attachTrainRules(mlir::MLIRContext *context);
 void attachScaleRules(mlir::MLIRContext *context);
 void attachGemmRules(mlir::MLIRContext *context);
+void attachConvCallRule(mlir::MLIRContext *context);
 void attachAttentionRules(mlir::MLIRContext *context);
 
 } // namespace mpt

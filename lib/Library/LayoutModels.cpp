@@ -26,23 +26,16 @@ template <typename Model, typename Op> struct ViewLayoutModel : LayoutModel<Mode
 
 // ---- convolutions
 
-void wishChannelsLast(LayoutChoice &choice, ValueRange tensors) {
-  for (Value tensor : tensors)
-    choice.wish(tensor, channelsLast(rankOf(tensor)), Strength::Call);
-}
-void giveChannelsLast(LayoutChoice &choice, Value tensor) { choice.give(tensor, channelsLast(rankOf(tensor))); }
-
-template <typename Op> struct ForwardLayouts : LayoutModel<ForwardLayouts<Op>, Op> {
-  static void wish(Op conv, LayoutChoice &choice) { wishChannelsLast(choice, {conv.getX()}); }
-  static void give(Op conv, LayoutChoice &choice) { giveChannelsLast(choice, conv.getY()); }
-};
-template <typename Op> struct BackwardDataLayouts : LayoutModel<BackwardDataLayouts<Op>, Op> {
-  static void wish(Op conv, LayoutChoice &choice) { wishChannelsLast(choice, {conv.getDy()}); }
-  static void give(Op conv, LayoutChoice &choice) { giveChannelsLast(choice, conv->getResult(0)); }
-};
-struct BackwardWeightsLayouts : LayoutModel<BackwardWeightsLayouts, ConvBackwardWeightsOp> {
-  static void wish(ConvBackwardWeightsOp conv, LayoutChoice &choice) {
-    wishChannelsLast(choice, {conv.getX(), conv.getDy()});
+/// Data channels-last; filters as the target's library wants them.
+struct ConvLayouts : LayoutModel<ConvLayouts, library::ConvOp> {
+  static void wish(library::ConvOp conv, LayoutChoice &choice) {
+    for (Value operand : {conv.getA(), conv.getB()})
+      if (operand != conv.getW())
+        choice.wish(operand, channelsLast(rankOf(operand)), Strength::Call);
+  }
+  static void give(library::ConvOp conv, LayoutChoice &choice) {
+    if (conv.getD() != conv.getW())
+      choice.give(conv.getD(), channelsLast(rankOf(conv.getD())));
   }
 };
 
@@ -157,9 +150,6 @@ private:
 
 void mpt::registerLibraryModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, MPTDialect *) {
-    ConvOp::attachInterface<ForwardLayouts<ConvOp>>(*context);
-    ConvBackwardDataOp::attachInterface<BackwardDataLayouts<ConvBackwardDataOp>>(*context);
-    ConvBackwardWeightsOp::attachInterface<BackwardWeightsLayouts>(*context);
     ReshapeOp::attachInterface<ReshapeLayouts>(*context);
     TransposeOp::attachInterface<TransposeLayouts>(*context);
     SliceOp::attachInterface<SliceLayouts>(*context);
@@ -167,8 +157,7 @@ void mpt::registerLibraryModels(DialectRegistry &registry) {
     FusionOp::attachInterface<FusionLayouts>(*context);
   });
   registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) {
-    library::ConvOp::attachInterface<ForwardLayouts<library::ConvOp>>(*context);
-    library::ConvBackwardDataOp::attachInterface<BackwardDataLayouts<library::ConvBackwardDataOp>>(*context);
+    library::ConvOp::attachInterface<ConvLayouts>(*context);
     library::GemmOp::attachInterface<GemmLayouts>(*context);
     library::AttentionOp::attachInterface<RowLayouts<library::AttentionOp>>(*context);
     library::AttentionGradientOp::attachInterface<RowLayouts<library::AttentionGradientOp>>(*context);

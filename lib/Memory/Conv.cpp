@@ -14,36 +14,27 @@ using namespace mpt::memory;
 
 namespace {
 
-/// A convolution of any kind: its three tensors, one of which it makes, and the sums and the norm of its call.
-struct Convolution {
-  rt::ConvKind kind;
-  Value x, w, y;
-  ValueRange sums, norm;
-};
-
-Convolution describe(ConvOp op) { return {rt::ConvKind::forward, op.getX(), op.getW(), op.getY(), {}, {}}; }
-Convolution describe(ConvBackwardDataOp op) {
-  return {rt::ConvKind::backward_data, op.getY(), op.getW(), op.getDy(), {}, {}};
-}
-Convolution describe(ConvBackwardWeightsOp op) {
-  return {rt::ConvKind::backward_weights, op.getX(), op.getY(), op.getDy(), {}, {}};
-}
-Convolution describe(library::ConvOp op) {
-  return {rt::ConvKind::forward, op.getX(), op.getW(), op.getY(), op.getSums(), {}};
-}
-Convolution describe(library::ConvBackwardDataOp op) {
-  return {rt::ConvKind::backward_data, op.getDx(), op.getW(), op.getDy(), op.getSums(), op.getNorm()};
+rt::ConvKind kindOf(library::ConvOp conv) {
+  switch (conv.getKind()) {
+  case library::ConvKind::forward:
+    return rt::ConvKind::forward;
+  case library::ConvKind::backward_data:
+    return rt::ConvKind::backward_data;
+  case library::ConvKind::backward_weights:
+    return rt::ConvKind::backward_weights;
+  }
+  llvm_unreachable("unknown kind");
 }
 
 /// The order of a convolution's tensor: filters are row-major for a processor's library.
-Order orderOf(const Convolution &conv, Value tensor, const BufferizationState &state) {
+Order orderOf(library::ConvOp conv, Value tensor, const BufferizationState &state) {
   int64_t rank = tensorType(tensor).getRank();
-  return tensor == conv.w && state.policy.filters == BufferizationPolicy::Filters::RowMajor ? rowMajor(rank)
-                                                                                            : channelsLast(rank);
+  return tensor == conv.getW() && state.policy.filters == BufferizationPolicy::Filters::RowMajor ? rowMajor(rank)
+                                                                                                 : channelsLast(rank);
 }
 
 /// An operand, dense in `order`.
-FailureOr<Value> operandBuffer(const Convolution &conv, Value tensor, const Order &order, Location loc,
+FailureOr<Value> operandBuffer(library::ConvOp conv, Value tensor, const Order &order, Location loc,
                                BufferizationState &state) {
   Value given = state.buffer(tensor);
   if (state.policy.float8 != BufferizationPolicy::Float8::Every && bufferTypeOf(given).getElementTypeBitWidth() == 8)
@@ -52,7 +43,7 @@ FailureOr<Value> operandBuffer(const Convolution &conv, Value tensor, const Orde
   FailureOr<Value> found = state.dense(loc, given, order);
   // An input that had to be rearranged is read in its new layout from here on; filters that are data to the library are
   // small.
-  bool isFilter = state.policy.filters == BufferizationPolicy::Filters::ChannelsLast && tensor == conv.w &&
+  bool isFilter = state.policy.filters == BufferizationPolicy::Filters::ChannelsLast && tensor == conv.getW() &&
                   tensor.getDefiningOp<train::ReadOp>();
   if (succeeded(found) && (isa<BlockArgument>(tensor) || isFilter))
     state.setBuffer(tensor, *found);
@@ -60,9 +51,9 @@ FailureOr<Value> operandBuffer(const Convolution &conv, Value tensor, const Orde
 }
 
 /// Parts of a norm, vectors dense and its input channels-last.
-FailureOr<SmallVector<Value>> normBuffers(const Convolution &conv, Location loc, BufferizationState &state) {
+FailureOr<SmallVector<Value>> normBuffers(library::ConvOp conv, Location loc, BufferizationState &state) {
   SmallVector<Value> buffers;
-  for (Value part : conv.norm) {
+  for (Value part : conv.getNorm()) {
     int64_t rank = tensorType(part).getRank();
     FailureOr<Value> found = state.dense(loc, state.buffer(part), rank == 1 ? rowMajor(1) : channelsLast(rank));
     if (failed(found))
@@ -73,25 +64,24 @@ FailureOr<SmallVector<Value>> normBuffers(const Convolution &conv, Location loc,
 }
 
 /// One buffer for the sums, of which each is a row.
-Value sumsBuffer(const Convolution &conv, Location loc, BufferizationState &state) {
-  if (conv.sums.empty())
+Value sumsBuffer(library::ConvOp conv, Location loc, BufferizationState &state) {
+  if (conv.getSums().empty())
     return {};
-  int64_t channels = tensorType(conv.sums.front()).getDimSize(0);
+  int64_t channels = tensorType(conv.getSums().front()).getDimSize(0);
   Value buffer = state.allocate(loc, MemRefType::get({2, channels}, state.builder.getF32Type()));
-  for (auto [i, sum] : llvm::enumerate(conv.sums))
+  for (auto [i, sum] : llvm::enumerate(conv.getSums()))
     state.setBuffer(sum, state.view(loc, buffer, {channels}, {1}, static_cast<int64_t>(i) * channels));
   return buffer;
 }
 
-template <typename Op> struct ConvBufferization : Bufferizable::ExternalModel<ConvBufferization<Op>, Op> {
+struct ConvBufferization : Bufferizable::ExternalModel<ConvBufferization, library::ConvOp> {
   WritesTo writesTo(Operation *) const { return WritesTo::States; }
 
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
-    auto source = cast<Op>(op);
+    auto conv = cast<library::ConvOp>(op);
     Location loc = op->getLoc();
-    Convolution conv = describe(source);
     SmallVector<Value> memrefs;
-    for (Value tensor : {conv.x, conv.w, conv.y}) {
+    for (Value tensor : {conv.getX(), conv.getW(), conv.getY()}) {
       Order order = orderOf(conv, tensor, state);
       FailureOr<Value> memref = tensor.getDefiningOp() == op ? state.denseResult(tensor, order)
                                                              : operandBuffer(conv, tensor, order, loc, state);
@@ -103,9 +93,9 @@ template <typename Op> struct ConvBufferization : Bufferizable::ExternalModel<Co
     if (failed(norm))
       return failure();
     Value sums = sumsBuffer(conv, loc, state);
-    auto call = rt::ConvOp::create(state.builder, loc, conv.kind, memrefs[0], memrefs[1], memrefs[2], Value(), sums,
-                                   *norm, source.getStrides(), source.getDilations(), source.getPadsLow(),
-                                   source.getPadsHigh(), source.getGroups());
+    auto call = rt::ConvOp::create(state.builder, loc, kindOf(conv), memrefs[0], memrefs[1], memrefs[2], Value(), sums,
+                                   *norm, conv.getStrides(), conv.getDilations(), conv.getPadsLow(), conv.getPadsHigh(),
+                                   conv.getGroups());
     addWorkspace(call, state);
     return success();
   }
@@ -127,12 +117,6 @@ private:
 
 } // namespace
 
-void mpt::memory::attachConvModels(MLIRContext *context) {
-  ConvOp::attachInterface<ConvBufferization<ConvOp>>(*context);
-  ConvBackwardDataOp::attachInterface<ConvBufferization<ConvBackwardDataOp>>(*context);
-  ConvBackwardWeightsOp::attachInterface<ConvBufferization<ConvBackwardWeightsOp>>(*context);
-}
-void mpt::memory::attachLibraryConvModels(MLIRContext *context) {
-  library::ConvOp::attachInterface<ConvBufferization<library::ConvOp>>(*context);
-  library::ConvBackwardDataOp::attachInterface<ConvBufferization<library::ConvBackwardDataOp>>(*context);
+void mpt::memory::attachConvModel(MLIRContext *context) {
+  library::ConvOp::attachInterface<ConvBufferization>(*context);
 }

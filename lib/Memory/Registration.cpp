@@ -15,7 +15,6 @@ void mpt::memory::registerMemoryModels(DialectRegistry &registry) {
     attachConstantModel(context);
     attachShapeModels(context);
     attachFusionModel(context);
-    attachConvModels(context);
     attachRecurrentModels(context);
     attachAlignmentModels(context);
   });
@@ -23,7 +22,7 @@ void mpt::memory::registerMemoryModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, func::FuncDialect *) { attachReturnModel(context); });
   registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) {
     attachGemmModel(context);
-    attachLibraryConvModels(context);
+    attachConvModel(context);
     attachAttentionModels(context);
   });
 }

@@ -3,7 +3,6 @@
 // Matcher: fusions that sum a gradient by channel behind the ReLU of a batch norm, and the norm's five parts.
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
-#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Library/ChannelSums.h"
 #include "mpt/Support/Refusal.h"
 #include "passes/library/Passes.h"
@@ -161,20 +160,6 @@ void useSums(FusionOp fusion, ArrayRef<Term> terms, ValueRange sums) {
   }
 }
 
-/// `conv` as a library call that leaves the sums of its masked result, and of that times the normalized input.
-library::ConvBackwardDataOp withSums(ConvBackwardDataOp conv, const Normalization &norm) {
-  OpBuilder builder(conv);
-  Type sum = RankedTensorType::get({tensorType(conv.getY()).getDimSize(1)}, builder.getF32Type());
-  auto call = library::ConvBackwardDataOp::create(builder, conv.getLoc(), conv.getY().getType(), TypeRange{sum, sum},
-                                                  conv.getDy(), conv.getW(), ValueRange(norm), conv.getStrides(),
-                                                  conv.getDilations(), conv.getPadsLow(), conv.getPadsHigh(),
-                                                  conv.getGroups(), conv.getNumericsAttr());
-  carryPart(conv, call);
-  conv.getY().replaceAllUsesWith(call.getDx());
-  conv.erase();
-  return call;
-}
-
 struct FuseGradientSums : mpt::impl::FuseGradientSumsBase<FuseGradientSums> {
   using FuseGradientSumsBase::FuseGradientSumsBase;
 
@@ -186,18 +171,19 @@ struct FuseGradientSums : mpt::impl::FuseGradientSumsBase<FuseGradientSums> {
 
 private:
   void fuse(func::FuncOp function) {
-    for (auto conv : llvm::make_early_inc_range(function.getOps<ConvBackwardDataOp>()))
-      numFused += succeeded(fuse(conv));
+    for (auto conv : llvm::make_early_inc_range(function.getOps<library::ConvOp>()))
+      if (conv.getKind() == library::ConvKind::backward_data)
+        numFused += succeeded(fuse(conv));
   }
-  LogicalResult fuse(ConvBackwardDataOp conv) const {
-    std::string why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getDy()),
+  LogicalResult fuse(library::ConvOp conv) const {
+    std::string why = whyNoChannelSums(tensorType(conv.getX()), tensorType(conv.getY()),
                                        tensorType(conv.getW()).getElementType(), conv.getGroups(), channelUnit);
     if (!why.empty())
       return refuse(DEBUG_TYPE, conv) << "no channel sums: " << why;
     std::optional<Normalization> norm;
     FusionOp summing;
     SmallVector<Term> terms;
-    for (OpOperand &use : conv.getY().getUses()) {
+    for (OpOperand &use : conv.getD().getUses()) {
       auto fusion = dyn_cast<FusionOp>(use.getOwner());
       auto found = fusion ? maskedBy(fusion, use.getOperandNumber()) : std::nullopt;
       if (!found || (norm && *norm != *found))
@@ -219,10 +205,10 @@ private:
     if (!llvm::all_of(*norm, isEarlier))
       return refuse(DEBUG_TYPE, conv)
              << "no channel sums: expected the parts of the norm before the convolution, got them behind it";
-    if (norm->front().getType() != conv.getY().getType())
+    if (norm->front().getType() != conv.getD().getType())
       return refuse(DEBUG_TYPE, conv)
              << "no channel sums: expected an input of the norm of the gradient's type, got another";
-    useSums(summing, terms, withSums(conv, *norm).getSums());
+    useSums(summing, terms, conv.replaceByCallWithSums(*norm).getSums());
     return success();
   }
 };

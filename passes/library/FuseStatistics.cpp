@@ -87,18 +87,6 @@ void useSums(FusionOp fusion, ArrayRef<Moment> moments, ValueRange sums) {
   }
 }
 
-/// `conv` as a library call that leaves the sums of its result and of the result's squares by channel.
-library::ConvOp withSums(ConvOp conv) {
-  OpBuilder builder(conv);
-  Type sum = RankedTensorType::get({tensorType(conv.getY()).getDimSize(1)}, builder.getF32Type());
-  auto call = library::ConvOp::create(builder, conv.getLoc(), conv.getY().getType(), TypeRange{sum, sum}, conv.getX(),
-                                      conv.getW(), conv.getStrides(), conv.getDilations(), conv.getPadsLow(),
-                                      conv.getPadsHigh(), conv.getGroups(), conv.getNumericsAttr());
-  conv.getY().replaceAllUsesWith(call.getY());
-  conv.erase();
-  return call;
-}
-
 struct FuseStatistics : mpt::impl::FuseStatisticsBase<FuseStatistics> {
   using FuseStatisticsBase::FuseStatisticsBase;
 
@@ -110,10 +98,11 @@ struct FuseStatistics : mpt::impl::FuseStatisticsBase<FuseStatistics> {
 
 private:
   void fuse(func::FuncOp function) {
-    for (auto conv : llvm::make_early_inc_range(function.getOps<ConvOp>()))
-      numFused += succeeded(fuse(conv));
+    for (auto conv : llvm::make_early_inc_range(function.getOps<library::ConvOp>()))
+      if (conv.getKind() == library::ConvKind::forward)
+        numFused += succeeded(fuse(conv));
   }
-  LogicalResult fuse(ConvOp conv) const {
+  LogicalResult fuse(library::ConvOp conv) const {
     std::string why = whyNoChannelSums(tensorType(conv.getY()), tensorType(conv.getX()),
                                        tensorType(conv.getW()).getElementType(), conv.getGroups(), channelUnit);
     if (!why.empty())
@@ -125,7 +114,7 @@ private:
       auto moments = momentsOf(fusion, fusion.getBody().front().getArgument(use.getOperandNumber()));
       if (moments.empty())
         continue;
-      useSums(fusion, moments, withSums(conv).getSums());
+      useSums(fusion, moments, conv.replaceByCallWithSums({}).getSums());
       return success();
     }
     return refuse(DEBUG_TYPE, conv) << "no channel sums: expected a kernel that makes nothing but means and mean "

@@ -54,11 +54,12 @@ def RoundOperands : Pass<"library-round-operands", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }
 
-def ConvertGemms : Pass<"library-convert-gemms", "::mlir::ModuleOp"> {
-  let summary = "every matrix multiplication becomes a GEMM of the library";
+def ConvertCalls : Pass<"library-convert-calls", "::mlir::ModuleOp"> {
+  let summary = "every matrix multiplication and convolution becomes a call of the library";
   let description = [{
     In: functions of fusions, views and library operations. Out: `library.gemm` in the place of each `mpt.matmul`, without an
-    epilogue. The passes that follow put what is around it into the call.
+    epilogue, and `library.conv` in the place of each `mpt.conv` and its gradients, without sums. The passes that follow put
+    what is around them into the calls.
 
     ```mlir
     %y = mpt.matmul %a, %b {transpose_b = true} : (tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<4x16xf32>
@@ -139,8 +140,8 @@ def VerifyUpdates : Pass<"library-verify-updates", "::mlir::ModuleOp"> {
 def FuseStatistics : Pass<"library-fuse-statistics", "::mlir::ModuleOp"> {
   let summary = "for a GPU: convolutions leave the sums that batch norms want of their results";
   let description = [{
-    In: functions after fusion-form. Out: where a fusion reduces the 16-bit result of an `mpt.conv` to nothing but the mean (or
-    sum) and mean square of each channel, the convolution is a `library.conv` with sums. In that fusion each reduction R becomes
+    In: functions after library-convert-calls. Out: where a fusion reduces the 16-bit result of a `library.conv forward` to
+    nothing but the mean (or sum) and mean square of each channel, its call leaves sums. In that fusion each reduction R becomes
     `select(sound, from the given sums, R)`. `sound` holds for a channel where the variance that the FP32 sums give is at least
     1/32 of the mean square, so that it keeps its digits. Kernels make R only where it does not. Sums that the library
     did not leave are NaN, which is never sound.
@@ -153,10 +154,9 @@ def FuseStatistics : Pass<"library-fuse-statistics", "::mlir::ModuleOp"> {
 def FuseGradientSums : Pass<"library-fuse-gradient-sums", "::mlir::ModuleOp"> {
   let summary = "for a GPU: backward convolutions leave the sums that the gradient of a batch norm wants";
   let description = [{
-    In: functions after fusion-form. Out: where every reader of the 16-bit result of an `mpt.conv_backward_data` masks it by the
-    ReLU behind one batch norm, and one of them makes nothing but sums by channel, the convolution is a
-    `library.conv_backward_data` with the norm's five parts as operands and two sums as results: of the masked gradient, and of
-    its product with the normalized input. The reductions of that fusion become `select(sums are no NaN, from the sums, R)`.
+    In: functions after library-convert-calls. Out: where every reader of the 16-bit result of a `library.conv backward_data`
+    masks it by the ReLU behind one batch norm, and one of them makes nothing but sums by channel, the call has the norm's five
+    parts as operands and two sums as results: of the masked gradient, and of its product with the normalized input. The reductions of that fusion become `select(sums are no NaN, from the sums, R)`.
 
     The library masks by the norm's result in FP32, kernels by what it is rounded to. They differ for results that round to 0,
     or whose sign is that of a rounding.

@@ -1,4 +1,5 @@
 // RUN: mpt-run %s
+// RUN: mpt-opt %s --library-convert-calls -o %t.mlir && mpt-run %t.mlir
 // Convolutions and their gradients against direct sums in NumPy; values over 8, so that sums are exact.
 
 func.func @plane() {

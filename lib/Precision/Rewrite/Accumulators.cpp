@@ -46,7 +46,6 @@ void mpt::registerAccumulators(DialectRegistry &registry) {
     attach<Sums, train::GlobalNormOp, train::MomentsOp, train::LogMomentsOp>(context);
   });
   registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) {
-    attach<Sums, library::GemmOp, library::ConvOp, library::ConvBackwardDataOp, library::AttentionOp,
-           library::AttentionGradientOp>(context);
+    attach<Sums, library::GemmOp, library::ConvOp, library::AttentionOp, library::AttentionGradientOp>(context);
   });
 }

@@ -59,24 +59,19 @@ private:
   }
 };
 
-/// Leaves sums of the result's first and second powers.
+/// Forward sums are of the result's first and second powers; those of a gradient are linear in it, beside a
+/// normalization of the forward pass.
 struct Conv : GradientScale::ExternalModel<Conv, library::ConvOp> {
   void inferScales(Operation *op, ScaleInference &inference) const {
     auto conv = cast<library::ConvOp>(op);
-    ScaleType type = productOf(inference, {conv.getX(), conv.getW()});
-    inference.set(conv.getY(), type);
-    for (auto [i, sum] : llvm::enumerate(conv.getSums()))
-      inference.set(sum, type.power(static_cast<int64_t>(i) + 1)->withoutPurity());
-  }
-};
-
-/// Its sums are linear in the result, beside a normalization of the forward pass.
-struct ConvBackwardData : GradientScale::ExternalModel<ConvBackwardData, library::ConvBackwardDataOp> {
-  void inferScales(Operation *op, ScaleInference &inference) const {
-    auto conv = cast<library::ConvBackwardDataOp>(op);
+    ScaleType type = productOf(inference, {conv.getA(), conv.getB()});
     for (Value part : conv.getNorm())
       needUnscaled(inference, part, "a normalization");
-    setResults(op, inference, productOf(inference, {conv.getDy(), conv.getW()}).withoutPurity());
+    inference.set(conv.getD(), conv.getNorm().empty() ? type : type.withoutPurity());
+    for (auto [i, sum] : llvm::enumerate(conv.getSums())) {
+      int64_t power = conv.getKind() == library::ConvKind::forward ? static_cast<int64_t>(i) + 1 : 1;
+      inference.set(sum, type.power(power)->withoutPurity());
+    }
   }
 };
 
@@ -96,6 +91,5 @@ void scales::attachLibraryScales(MLIRContext *context) {
   attach<NotHomogeneous, library::AttentionOp>(context);
   library::GemmOp::attachInterface<Gemm>(*context);
   library::ConvOp::attachInterface<Conv>(*context);
-  library::ConvBackwardDataOp::attachInterface<ConvBackwardData>(*context);
   library::AttentionGradientOp::attachInterface<AttentionGradient>(*context);
 }

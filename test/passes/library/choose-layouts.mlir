@@ -1,10 +1,10 @@
-// RUN: mpt-opt %s --library-choose-layouts | FileCheck %s
-// RUN: mpt-opt %s --library-choose-layouts --debug-only=library-choose-layouts 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --debug-only=library-choose-layouts 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // A kernel before a convolution writes the layout that the convolution reads.
 // CHECK-LABEL: func.func @wanted
 // CHECK: mpt.fusion{{.*}}library.layouts = [#library.layout<[0, 2, 3, 1]>]
-// CHECK: mpt.conv {{.*}}library.layouts = [#library.layout<[0, 2, 3, 1]>]
+// CHECK: library.conv forward {{.*}}library.layouts = [#library.layout<[0, 2, 3, 1]>]
 func.func @wanted(%x: tensor<2x3x8x8xf32>, %w: tensor<8x3x3x3xf32>) -> tensor<2x8x6x6xf32> {
   %r = mpt.fusion(%x) : (tensor<2x3x8x8xf32>) -> tensor<2x3x8x8xf32> {
   ^bb0(%p: tensor<2x3x8x8xf32>):
@@ -28,7 +28,7 @@ func.func @heads(%s: tensor<2x4x8x8xf32>, %v: tensor<2x4x8x16xf32>) -> tensor<16
 
 // A convolution gives channels-last data whatever a reshape wants.
 // CHECK-LABEL: func.func @refused
-// CHECK: mpt.conv {{.*}}library.layouts = [#library.layout<[0, 2, 3, 1]>]
+// CHECK: library.conv forward {{.*}}library.layouts = [#library.layout<[0, 2, 3, 1]>]
 // WHY: library-choose-layouts: {{.*}}: not as a reader wants it: expected #library.layout<[0, 1, 2, 3]>, got #library.layout<[0, 2, 3, 1]>
 func.func @refused(%x: tensor<2x3x8x8xf32>, %w: tensor<8x3x3x3xf32>) -> tensor<2x288xf32> {
   %y = mpt.conv %x, %w {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, pads_low = array<i64: 0, 0>, pads_high = array<i64: 0, 0>, groups = 1 : i64} : (tensor<2x3x8x8xf32>, tensor<8x3x3x3xf32>) -> tensor<2x8x6x6xf32>

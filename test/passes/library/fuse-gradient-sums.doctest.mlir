@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-fuse-gradient-sums | FileCheck %s
-// CHECK: %[[DX:.*]], %[[SUMS:.*]]:2 = library.conv_backward_data
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-gradient-sums | FileCheck %s
+// CHECK: %[[DX:.*]], %[[SUMS:.*]]:2 = library.conv backward_data
 // CHECK: mpt.fusion({{.*}}%[[DX]], %[[SUMS]]#0, %[[SUMS]]#1)
 func.func @norm(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: tensor<4x3x16x16xbf16>, %u: tensor<16x3x1x1xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) {
   %x = mpt.conv %v, %u {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 0, 0>, pads_low = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<4x3x16x16xbf16>, tensor<16x3x1x1xbf16>) -> tensor<4x16x16x16xbf16>

@@ -1,10 +1,10 @@
-// RUN: mpt-opt %s --library-fuse-gradient-sums=channel-unit=8 | FileCheck %s
-// RUN: mpt-opt %s --library-fuse-gradient-sums=channel-unit=8 --debug-only=library-fuse-gradient-sums 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-gradient-sums=channel-unit=8 | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-gradient-sums=channel-unit=8 --debug-only=library-fuse-gradient-sums 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // Both sums come with the gradient; the kernel takes them unless they are NaN.
 // CHECK-LABEL: func.func @norm
-// CHECK: %[[X:.*]] = mpt.conv %arg2, %arg3
-// CHECK: %[[DX:.*]], %[[SUMS:.*]]:2 = library.conv_backward_data %arg0, %arg1 norm %[[X]], %arg4, %arg5, %arg6, %arg7 : {{.*}}train.part = #train<part backward>{{.*}} -> tensor<4x16x16x16xbf16> sums tensor<16xf32>, tensor<16xf32>
+// CHECK: %[[X:.*]] = library.conv forward %arg2, %arg3
+// CHECK: %[[DX:.*]], %[[SUMS:.*]]:2 = library.conv backward_data %arg0, %arg1 norm %[[X]], %arg4, %arg5, %arg6, %arg7 : {{.*}}train.part = #train<part backward>{{.*}} -> tensor<4x16x16x16xbf16> sums tensor<16xf32>, tensor<16xf32>
 // CHECK: mpt.fusion(%[[X]], %arg4, %arg5, %arg6, %arg7, %[[DX]], %[[SUMS]]#0, %[[SUMS]]#1)
 // CHECK: %[[SOUND:.*]] = mpt.compare eq
 // CHECK: mpt.select %[[SOUND]]
@@ -39,7 +39,7 @@ func.func @norm(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: tens
 
 // A reader that does not mask the gradient wants all of it, so that the library may not leave it masked.
 // CHECK-LABEL: func.func @unmasked
-// CHECK: mpt.conv_backward_data
+// CHECK: library.conv backward_data
 // WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected every reader to mask it by the ReLU of one batch norm, got another reader
 func.func @unmasked(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: tensor<4x3x16x16xbf16>, %u: tensor<16x3x1x1xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> (tensor<16xf32>, tensor<4x16x16x16xbf16>) {
   %x = mpt.conv %v, %u {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 0, 0>, pads_low = array<i64: 0, 0>, strides = array<i64: 1, 1>} : (tensor<4x3x16x16xbf16>, tensor<16x3x1x1xbf16>) -> tensor<4x16x16x16xbf16>
@@ -72,7 +72,7 @@ func.func @unmasked(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %v: 
 
 // Every reader masks the gradient, and none sums it.
 // CHECK-LABEL: func.func @elements
-// CHECK: mpt.conv_backward_data
+// CHECK: library.conv backward_data
 // WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected a kernel that makes nothing but sums by channel of it, got none
 func.func @elements(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<4x16x16x16xbf16> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
@@ -97,7 +97,7 @@ func.func @elements(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: 
 
 // The norm's input is made behind the convolution.
 // CHECK-LABEL: func.func @late
-// CHECK: mpt.conv_backward_data
+// CHECK: library.conv backward_data
 // WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected the parts of the norm before the convolution, got them behind it
 func.func @late(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xbf16>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
@@ -129,7 +129,7 @@ func.func @late(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tens
 
 // The norm's input is wider than the gradient.
 // CHECK-LABEL: func.func @input
-// CHECK: mpt.conv_backward_data
+// CHECK: library.conv backward_data
 // WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected an input of the norm of the gradient's type, got another
 func.func @input(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: tensor<4x16x16x16xf32>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xbf16>, tensor<8x16x3x3xbf16>) -> tensor<4x16x16x16xbf16>
@@ -155,7 +155,7 @@ func.func @input(%dy: tensor<4x8x16x16xbf16>, %w: tensor<8x16x3x3xbf16>, %x: ten
 
 // FP32 keeps its own sums.
 // CHECK-LABEL: func.func @wide
-// CHECK: mpt.conv_backward_data
+// CHECK: library.conv backward_data
 // WHY: library-fuse-gradient-sums: {{.*}}: no channel sums: expected tensors of one 16-bit type, got others
 func.func @wide(%dy: tensor<4x8x16x16xf32>, %w: tensor<8x16x3x3xf32>, %x: tensor<4x16x16x16xf32>, %mean: tensor<16xf32>, %inverse: tensor<16xf32>, %scale: tensor<16xf32>, %shift: tensor<16xf32>) -> tensor<16xf32> {
   %dx = mpt.conv_backward_data %dy, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xf32>, tensor<8x16x3x3xf32>) -> tensor<4x16x16x16xf32>

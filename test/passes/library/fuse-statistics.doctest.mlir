@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-fuse-statistics | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-statistics | FileCheck %s
 // CHECK: %[[Y:.*]], %[[SUMS:.*]]:2 = library.conv
 // CHECK: mpt.fusion(%[[Y]], %[[SUMS]]#0, %[[SUMS]]#1)
 func.func @norm(%x: tensor<4x8x16x16xf16>, %w: tensor<64x8x3x3xf16>) -> (tensor<64xf64>, tensor<64xf64>) {

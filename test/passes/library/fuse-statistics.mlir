@@ -1,9 +1,9 @@
-// RUN: mpt-opt %s --library-fuse-statistics=channel-unit=8 | FileCheck %s
-// RUN: mpt-opt %s --library-fuse-statistics=channel-unit=8 --debug-only=library-fuse-statistics 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-statistics=channel-unit=8 | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-statistics=channel-unit=8 --debug-only=library-fuse-statistics 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // The call leaves both sums. The kernel takes them where they are sound, and reads the result where they are not.
 // CHECK-LABEL: func.func @norm
-// CHECK: %[[Y:.*]], %[[SUMS:.*]]:2 = library.conv %arg0, %arg1 {{.*}} -> tensor<4x64x16x16xf16> sums tensor<64xf32>, tensor<64xf32>
+// CHECK: %[[Y:.*]], %[[SUMS:.*]]:2 = library.conv forward %arg0, %arg1 {{.*}} -> tensor<4x64x16x16xf16> sums tensor<64xf32>, tensor<64xf32>
 // CHECK: mpt.fusion(%[[Y]], %[[SUMS]]#0, %[[SUMS]]#1)
 // CHECK: %[[SOUND:.*]] = mpt.compare ge
 // CHECK: %[[MEAN:.*]] = mpt.reduce mean
@@ -25,7 +25,8 @@ func.func @norm(%x: tensor<4x8x16x16xf16>, %w: tensor<64x8x3x3xf16>) -> (tensor<
 
 // FP32 keeps its own sums.
 // CHECK-LABEL: func.func @wide
-// CHECK: mpt.conv
+// CHECK: library.conv
+// CHECK-NOT: sums
 // WHY: library-fuse-statistics: {{.*}}: no channel sums: expected tensors of one 16-bit type, got others
 func.func @wide(%x: tensor<4x8x16x16xf32>, %w: tensor<64x8x3x3xf32>) -> (tensor<64xf64>, tensor<64xf64>) {
   %y = mpt.conv %x, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xf32>, tensor<64x8x3x3xf32>) -> tensor<4x64x16x16xf32>
@@ -42,7 +43,8 @@ func.func @wide(%x: tensor<4x8x16x16xf32>, %w: tensor<64x8x3x3xf32>) -> (tensor<
 
 // Channels that libraries do not take.
 // CHECK-LABEL: func.func @three
-// CHECK: mpt.conv
+// CHECK: library.conv
+// CHECK-NOT: sums
 // WHY: library-fuse-statistics: {{.*}}: no channel sums: expected channels in multiples of 8, got others
 func.func @three(%x: tensor<4x3x16x16xf16>, %w: tensor<64x3x3x3xf16>) -> (tensor<64xf64>, tensor<64xf64>) {
   %y = mpt.conv %x, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x3x16x16xf16>, tensor<64x3x3x3xf16>) -> tensor<4x64x16x16xf16>
@@ -58,7 +60,8 @@ func.func @three(%x: tensor<4x3x16x16xf16>, %w: tensor<64x3x3x3xf16>) -> (tensor
 }
 
 // CHECK-LABEL: func.func @groups
-// CHECK: mpt.conv
+// CHECK: library.conv
+// CHECK-NOT: sums
 // WHY: library-fuse-statistics: {{.*}}: no channel sums: expected a convolution without groups, got one with groups
 func.func @groups(%x: tensor<4x16x16x16xf16>, %w: tensor<64x8x3x3xf16>) -> (tensor<64xf64>, tensor<64xf64>) {
   %y = mpt.conv %x, %w {dilations = array<i64: 1, 1>, groups = 2 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x16x16x16xf16>, tensor<64x8x3x3xf16>) -> tensor<4x64x16x16xf16>
@@ -75,7 +78,8 @@ func.func @groups(%x: tensor<4x16x16x16xf16>, %w: tensor<64x8x3x3xf16>) -> (tens
 
 // Another pass over so little costs nothing.
 // CHECK-LABEL: func.func @small
-// CHECK: mpt.conv
+// CHECK: library.conv
+// CHECK-NOT: sums
 // WHY: library-fuse-statistics: {{.*}}: no channel sums: expected 64 elements a channel and 8192 in all, got fewer
 func.func @small(%x: tensor<1x8x4x4xf16>, %w: tensor<64x8x3x3xf16>) -> (tensor<64xf64>, tensor<64xf64>) {
   %y = mpt.conv %x, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<1x8x4x4xf16>, tensor<64x8x3x3xf16>) -> tensor<1x64x4x4xf16>
@@ -92,7 +96,8 @@ func.func @small(%x: tensor<1x8x4x4xf16>, %w: tensor<64x8x3x3xf16>) -> (tensor<6
 
 // Reductions of another kind.
 // CHECK-LABEL: func.func @largest
-// CHECK: mpt.conv
+// CHECK: library.conv
+// CHECK-NOT: sums
 // WHY: library-fuse-statistics: {{.*}}: no channel sums: expected a kernel that makes nothing but means and mean squares by channel of it, got none
 func.func @largest(%x: tensor<4x8x16x16xf16>, %w: tensor<64x8x3x3xf16>) -> tensor<64xf16> {
   %y = mpt.conv %x, %w {dilations = array<i64: 1, 1>, groups = 1 : i64, pads_high = array<i64: 1, 1>, pads_low = array<i64: 1, 1>, strides = array<i64: 1, 1>} : (tensor<4x8x16x16xf16>, tensor<64x8x3x3xf16>) -> tensor<4x64x16x16xf16>

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-convert-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
 // The transpose is a view, the GEMM a library call that writes the output itself.
 // CHECK: func.func @evaluate(%[[X:.*]]: memref<3x2xf32> {mpt.name = "x"}, %[[Y:.*]]: memref<2x4xf32> {mpt.name = "y", mpt.output})
 // CHECK: %[[W:.*]] = rt.state @w : memref<3x4xf32>

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-convert-gemms --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s
 
 train.state parameter @w : tensor<3x4xf32>
 

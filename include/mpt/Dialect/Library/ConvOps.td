@@ -1,47 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution family: convolutions whose call leaves sums by channel beside its result.
+// Convolution family: a convolution and its gradients as one library call, which may leave sums by channel.
 #ifndef MPT_DIALECT_LIBRARY_CONVOPS_TD
 #define MPT_DIALECT_LIBRARY_CONVOPS_TD
 
 include "mpt/Dialect/Library/LibraryBase.td"
 
-defvar libraryWindow = (ins DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pads_low,
-  DenseI64ArrayAttr:$pads_high, I64Attr:$groups, OptionalAttr<MPT_NumericsAttr>:$numerics);
-
 def Library_ConvOp : Library_Op<"conv", "Contraction"> {
-  let summary = "mpt.conv as a library call that may leave moments of its result by channel";
+  let summary = "a convolution or one of its gradients as a library call that may leave sums by channel beside its result";
   let description = [{
-    `y` is that of `mpt.conv`. `sums` are two vectors: over all positions of a channel, the sum of y's elements and the sum of their
-    squares, in FP32. Where the library does not gather them on the way, every element of both is NaN.
+    | kind | a | b | d is that of |
+    |---|---|---|---|
+    | `forward` | x | w | `mpt.conv` |
+    | `backward_data` | dy | w | `mpt.conv_backward_data` |
+    | `backward_weights` | x | dy | `mpt.conv_backward_weights` |
 
-    C1: x, w, y and the attributes satisfy mpt.conv's constraints. C2: there are no sums or two of them, each FP32 [channels of y].
+    `sums` are two FP32 vectors by channel, or NaN in every element of both where the library does not gather them on the way.
+    Forward, they are the sums of d's elements and of their squares over all positions. Of `backward_data`, they are for the
+    gradient of a batch norm, whose result, through a ReLU, is the convolution's x. `norm` has its input, mean, 1/deviation, scale
+    and shift. With n = (input - mean) / deviation and g = dx where n * scale + shift > 0, else 0, `sums` are those of g and of
+    g * n; d is dx or g: every reader masks it.
+
+    C1: the three tensors and the attributes satisfy mpt.conv's constraints. C2: there are no sums or two of them, each FP32
+    [channels of d]; `backward_weights` leaves none. C3: `backward_data` has five parts of a norm beside sums; otherwise there are
+    none. C4: the norm's input has d's type, its other parts are FP32 [channels of d].
 
     ```mlir
-    %y, %sums:2 = library.conv %x, %w {groups = 1 : i64, ...} : tensor<4x8x16x16xf16>, tensor<64x8x3x3xf16>
+    %y, %sums:2 = library.conv forward %x, %w {groups = 1 : i64, ...} : tensor<4x8x16x16xf16>, tensor<64x8x3x3xf16>
       -> tensor<4x64x16x16xf16> sums tensor<64xf32>, tensor<64xf32>
     ```
   }];
-  let arguments = !con((ins MPT_Float:$x, MPT_Float:$w), libraryWindow);
-  let results = (outs MPT_Float:$y, Variadic<MPT_Float>:$sums);
-  let assemblyFormat = "$x `,` $w attr-dict `:` type($x) `,` type($w) `->` type($y) (`sums` type($sums)^)?";
-  let hasVerifier = 1;
-}
-def Library_ConvBackwardDataOp : Library_Op<"conv_backward_data", "Contraction"> {
-  let summary = "mpt.conv_backward_data as a library call that may leave sums for the gradient of a batch norm";
-  let description = [{
-    `norm` is input, mean, 1/deviation, scale and shift of the batch norm whose result, through a ReLU, is the convolution's
-    operand. With n = (input - mean) / deviation and g = dx where n * scale + shift > 0, else 0, `sums` are two FP32 vectors: the
-    sums of g and of g * n by channel, or NaN in every element of both where the library does not gather them. `dx` is that of
-    `mpt.conv_backward_data` or g: every reader masks it.
-
-    C1: dy, w, dx and the attributes satisfy mpt.conv_backward_data's constraints. C2: there are no sums or two of them, each FP32
-    [channels of dx]. C3: there are five parts of a norm beside sums, else none. C4: the norm's input has dx's type, its other
-    parts are FP32 [channels of dx].
-  }];
-  let arguments = !con((ins MPT_Float:$dy, MPT_Float:$w, Variadic<MPT_Float>:$norm), libraryWindow);
-  let results = (outs MPT_Float:$dx, Variadic<MPT_Float>:$sums);
+  let arguments = (ins Library_EnumAttr<Library_ConvKind, "conv_kind">:$kind, MPT_Float:$a, MPT_Float:$b,
+    Variadic<MPT_Float>:$norm, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$pads_low,
+    DenseI64ArrayAttr:$pads_high, I64Attr:$groups, OptionalAttr<MPT_NumericsAttr>:$numerics);
+  let results = (outs MPT_Float:$d, Variadic<MPT_Float>:$sums);
   let assemblyFormat = [{
-    $dy `,` $w (`norm` $norm^ `:` type($norm))? attr-dict `:` type($dy) `,` type($w) `->` type($dx) (`sums` type($sums)^)?
+    $kind $a `,` $b (`norm` $norm^ `:` type($norm))? attr-dict `:` type($a) `,` type($b) `->` type($d) (`sums` type($sums)^)?
+  }];
+  let builders = [OpBuilder<(ins "::mpt::ConvOp":$conv)>, OpBuilder<(ins "::mpt::ConvBackwardDataOp":$conv)>,
+    OpBuilder<(ins "::mpt::ConvBackwardWeightsOp":$conv)>];
+  let extraClassDeclaration = precisionMethods # [{
+    /// The tensors by their part in y = conv(x, w); one of them, or its gradient, is d.
+    ::mlir::Value getX() { return getKind() == ConvKind::backward_data ? getD() : getA(); }
+    ::mlir::Value getW() { return getKind() == ConvKind::backward_weights ? getD() : getB(); }
+    ::mlir::Value getY() {
+      return getKind() == ConvKind::forward ? getD() : getKind() == ConvKind::backward_data ? getA() : getB();
+    }
+    /// Puts the same call with sums in the place of this one, which is erased; `norm` as C3 says.
+    ConvOp replaceByCallWithSums(::mlir::ValueRange norm);
   }];
   let hasVerifier = 1;
 }

@@ -15,5 +15,7 @@ def Library_Activation : Library_Enum<"Activation", "function that a GEMM applie
   I32EnumAttrCase<"gelu_tanh_gradient", 3>]>;
 def Library_GemmSum : Library_Enum<"GemmSum", "matrix of a GEMM that the call also sums to a vector", [
   I32EnumAttrCase<"none", 0>, I32EnumAttrCase<"a", 1>, I32EnumAttrCase<"b", 2>, I32EnumAttrCase<"d", 3>]>;
+def Library_ConvKind : Library_Enum<"ConvKind", "tensor of a convolution that a call makes of the other two", [
+  I32EnumAttrCase<"forward", 0>, I32EnumAttrCase<"backward_data", 1>, I32EnumAttrCase<"backward_weights", 2>]>;
 
 #endif
