@@ -14,7 +14,8 @@ FORMS = {
     "import": ("core graph", "dialects mpt, train"), "training": ("training step", "loss, backward, update"),
     "precision": ("typed step", "casts, masters, scales"), "distribution": ("replica's step", "collectives"),
     "fusion": ("grouped step", "one kernel a group"), "library": ("library calls", "on tensors"),
-    "memory": ("calls and kernels", "on one arena"), "target": ("machine code", "CPU or PTX"),
+    "buffers": ("calls and launches", "on buffers"), "kernels": ("kernels as loops", "or grids of threads"),
+    "memory": ("one arena", "with offsets"), "target": ("machine code", "CPU or PTX"),
 }
 LEAVES = {"precision": "rewritten .onnx", "target": "library, weights"}
 WIDTH, HEIGHT, GAP, ACROSS = 166, 76, 36, 4

@@ -19,7 +19,7 @@ PROCESSOR = "--mcpu=x86-64-v3"
 INTRODUCTION = f"""# One model through the phases
 
 For first-time readers: how one small model becomes a training step ([training](#training)), gets its types
-([precision](#precision)) and its buffers ([memory](#memory)). `.ci/check_docs.py --fix` writes this page from [{os.path.basename(MODEL)}](../../{MODEL}), so it shows today's
+([precision](#precision)) and its buffers ([buffers](#buffers)). `.ci/check_docs.py --fix` writes this page from [{os.path.basename(MODEL)}](../../{MODEL}), so it shows today's
 compiler. Each section is the output of
 
     mpt-opt digits.onnxtxt {' '.join(FLAGS)} --to=PHASE
@@ -39,8 +39,10 @@ TEXTS = {
     "fusion": "Training arithmetic became core operations: conditional writes are selects now. Everything but GEMMs is grouped into "
               "`mpt.fusion`, each of which becomes one kernel.",
     "library": "Operations that a library computes became calls with their epilogues, layouts and side results. Values are still tensors.",
-    "memory": "Tensors became buffers at offsets in one arena. Updates go into the state. Fusions became kernels; two of the "
-              "shortest that `@step` launches follow it.",
+    "buffers": "Tensors became buffers. Updates go into the state. Fusions became launches of kernels; two of the shortest that "
+               "`@step` launches follow it, each a fusion between tensors of its buffers.",
+    "kernels": "Kernels became loops; the same two follow. Launches say how far each runs.",
+    "memory": "Buffers have offsets in one arena.",
 }
 KERNELS = 2
 STATES = re.compile(r"^  train\.state\b.*$", re.M)

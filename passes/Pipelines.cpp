@@ -269,11 +269,19 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
                                  : createCountTraffic());
 }
 
-void buildMemory(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
+void buildBuffers(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
   passes.addPass(createAssignDestinations());
   passes.addPass(createBufferize(options.target));
+}
+
+void buildKernels(OpPassManager &passes, const PipelineOptions &options, const Capabilities &) {
+  passes.addPass(createEmitKernels(options.target));
   // Before the plan: a running value is told from the buffers that a kernel itself names.
   passes.addPass(createMemoryVerifyAccumulators());
+}
+
+/// Behind the kernels, which say how much scratch they need and what they may write over.
+void buildMemory(OpPassManager &passes, const PipelineOptions &, const Capabilities &) {
   passes.addPass(createPlan());
   passes.addPass(createVerifyPlan());
 }
@@ -282,6 +290,7 @@ constexpr Phase phases[] = {
     {"import", buildImport},       {"training", buildTraining},
     {"precision", buildPrecision}, {"distribution", buildDistribution},
     {"fusion", buildFusion},       {"library", buildLibrary},
+    {"buffers", buildBuffers},     {"kernels", buildKernels},
     {"memory", buildMemory},
 };
 

@@ -412,7 +412,7 @@ private:
   /// Phases whose options a budget decides; they run as often as it takes.
   bool fitsBudget(const Phase &phase) const {
     return options.memoryBudget && !searched && is_contained({"precision", "distribution", "fusion"}, phase.name) &&
-           (options.to.empty() || llvm::is_contained({"library", "memory", "target"}, options.to));
+           (options.to.empty() || llvm::is_contained({"library", "buffers", "kernels", "memory", "target"}, options.to));
   }
 
   /// Decides the options of the phases from `first` on so that the plan is within the budget, and keeps their results.
@@ -470,8 +470,8 @@ private:
     for (auto function : llvm::make_early_inc_range(fused.getOps<func::FuncOp>()))
       if (nameInFirstSize(function.getSymName()) == "gradients")
         function.erase();
-    planned.erase("library");
-    planned.erase("memory");
+    for (StringRef later : {"library", "buffers", "kernels", "memory"})
+      planned.erase(later);
     log << "warning: 'gradients', which hands all gradients out at once, needs " << bytes
         << " bytes, more than --memory-budget: it is left out of the library\n";
   }

@@ -21,6 +21,7 @@
 #include "mpt/Target/Target.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -47,8 +48,8 @@ void mpt::registerAll(mlir::DialectRegistry &registry) {
       .insert<mpt::MPTDialect, mpt::train::TrainDialect, mpt::onnx::ONNXDialect, mpt::check::CheckDialect,
               mpt::policy::PolicyDialect, mpt::library::LibraryDialect, mpt::rt::RTDialect, mpt::dist::DistDialect>();
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::scf::SCFDialect,
-                  mlir::memref::MemRefDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect,
-                  mlir::shard::ShardDialect>();
+                  mlir::memref::MemRefDialect, mlir::bufferization::BufferizationDialect, mlir::vector::VectorDialect,
+                  mlir::LLVM::LLVMDialect, mlir::shard::ShardDialect>();
   registerTargets();
   for (const std::unique_ptr<target::Target> &target : target::allTargets())
     target->registerDialects(registry);

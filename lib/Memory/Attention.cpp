@@ -60,7 +60,7 @@ public:
   }
   /// Where a result goes: its place if it fits, else a buffer of its own in its layout.
   Value resultOf(Value tensor) const {
-    Value memref = state.placeFor(tensor).memref;
+    Value memref = state.placeFor(tensor);
     if (!memref || stridesOf(bufferTypeOf(memref)).back() != 1 || !fit(memref)) {
       Order order = layoutOf(tensor);
       if (order.back() != static_cast<int64_t>(order.size()) - 1)

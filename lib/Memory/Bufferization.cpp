@@ -27,6 +27,8 @@ std::pair<Value, int64_t> mpt::memory::rootOf(Value memref) {
   return {memref, offset};
 }
 
+bool mpt::memory::isInState(Value memref) { return rootOf(memref).first.getDefiningOp<rt::StateOp>() != nullptr; }
+
 bool mpt::memory::sameMemory(Value a, Value b) {
   MemRefType typeA = bufferTypeOf(a), typeB = bufferTypeOf(b);
   return typeA.getShape() == typeB.getShape() && rootOf(a) == rootOf(b) &&
@@ -75,23 +77,19 @@ bool BufferizationState::isWantedInPlace(Value result) const {
   });
 }
 
-BufferizationState::Place BufferizationState::placeFor(Value result) {
+Value BufferizationState::placeFor(Value result) {
   auto lent = getAttr<library::LibraryDialect::LentAttrHelper>(result.getDefiningOp());
   if (auto state = lent ? dyn_cast<FlatSymbolRefAttr>(lent[cast<OpResult>(result).getResultNumber()]) : nullptr)
-    return {stateBuffer(state, tensorType(result), result.getLoc()), state};
+    return stateBuffer(state, tensorType(result), result.getLoc());
   auto it = destinations.find(result);
   if (it == destinations.end())
     return {};
   auto &[use, views] = it->second;
-  auto owner = cast<PlacesOperands>(use->getOwner());
-  Place place;
-  place.memref = owner.bufferFor(use->getOperandNumber(), *this);
-  if (auto write = dyn_cast<train::WriteOp>(owner.getOperation()))
-    place.state = write.getStateAttr();
+  Value place = cast<PlacesOperands>(use->getOwner()).bufferFor(use->getOperandNumber(), *this);
   for (Operation *view : llvm::reverse(views)) {
-    std::optional<Strided> source = cast<StridedView>(view).sourceOf(stridedOf(place.memref));
+    std::optional<Strided> source = cast<StridedView>(view).sourceOf(stridedOf(place));
     assert(source && "--memory-assign-destinations assigns no place that strides cannot show");
-    place.memref = this->view(result.getLoc(), place.memref, *source);
+    place = this->view(result.getLoc(), place, *source);
   }
   return place;
 }
@@ -104,13 +102,6 @@ Value BufferizationState::stateBuffer(FlatSymbolRefAttr state, RankedTensorType 
     memref = rt::StateOp::create(builder, loc, denseType(type, rowMajor(type.getRank())), state);
   }
   return memref;
-}
-
-FlatSymbolRefAttr BufferizationState::stateReadBy(Value tensor) const {
-  while (showsOperand(tensor.getDefiningOp()))
-    tensor = tensor.getDefiningOp()->getOperand(0);
-  auto read = tensor.getDefiningOp<train::ReadOp>();
-  return read ? read.getStateAttr() : FlatSymbolRefAttr();
 }
 
 // ---- memory
@@ -139,13 +130,14 @@ LogicalResult BufferizationState::copy(Location loc, Value from, Value to) {
 LogicalResult BufferizationState::convert(Location loc, Value from, Value to) {
   if (bufferTypeOf(from).getNumElements() == 0)
     return success();
-  FailureOr<Kernel> kernel =
+  func::FuncOp kernel =
       kernels.getCopy(loc, bufferTypeOf(from), bufferTypeOf(to), {alignmentOf(from), alignmentOf(to)});
-  if (failed(kernel))
-    return failure();
-  rt::LaunchOp::create(builder, loc, kernel->function.getSymName(), ValueRange{from, to}, 1, kernel->shape.extent,
-                       kernel->shape.grain);
+  launch(loc, kernel, {from, to}, 1);
   return success();
+}
+
+rt::LaunchOp BufferizationState::launch(Location loc, func::FuncOp kernel, ValueRange buffers, int64_t inputs) {
+  return rt::LaunchOp::create(builder, loc, kernel.getSymName(), buffers, inputs, /*extent=*/0, /*grain=*/0);
 }
 
 FailureOr<Value> BufferizationState::dense(Location loc, Value memref, ArrayRef<int64_t> order) {
@@ -160,7 +152,7 @@ FailureOr<Value> BufferizationState::dense(Location loc, Value memref, ArrayRef<
 }
 
 Value BufferizationState::denseResult(Value tensor, ArrayRef<int64_t> order) {
-  Value memref = placeFor(tensor).memref;
+  Value memref = placeFor(tensor);
   if (!memref || !isDense(bufferTypeOf(memref), order))
     memref = allocate(tensor.getLoc(), ownType(tensor, order));
   setBuffer(tensor, memref);
@@ -230,8 +222,8 @@ static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels
   return success();
 }
 
-LogicalResult mpt::memory::bufferize(ModuleOp module, const KernelEmitter &emitter, const BufferizationPolicy &policy) {
-  KernelTable kernels(module, emitter);
+LogicalResult mpt::memory::bufferize(ModuleOp module, const BufferizationPolicy &policy) {
+  KernelTable kernels(module);
   for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
     if (function.isPrivate() || function.isDeclaration())
       continue;

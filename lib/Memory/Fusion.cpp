@@ -31,16 +31,6 @@ bool isBundle(FusionOp fusion) {
          fusion.getBody().front().getOps<ReduceOp>().empty();
 }
 
-/// `fusion` reads the old value of the state that it writes to `place` elsewhere than at the index that it writes.
-bool readsOtherIndices(FusionOp fusion, unsigned output, const BufferizationState::Place &place, const Kernel &kernel,
-                       const BufferizationState &state) {
-  return llvm::any_of(fusion->getOpOperands(), [&](OpOperand &operand) {
-    return state.stateReadBy(operand.get()) == place.state &&
-           (!sameMemory(state.buffer(operand.get()), place.memref) ||
-            !mayRunInPlace(kernel.function, operand.getOperandNumber(), fusion.getInputs().size() + output));
-  });
-}
-
 /// True for constants with infinities, which masks hold on purpose.
 bool holdsInfinity(Operation *op) {
   auto constant = dyn_cast_or_null<ConstantOp>(op);
@@ -69,7 +59,7 @@ bool mayHoldInfinity(FusionOp fusion, const BufferizationState &state) {
 /// Buffers of a launch, and the types and alignments that its kernel is made for.
 struct LaunchBuffers {
   SmallVector<Value> operands;
-  SmallVector<BufferizationState::Place> places; ///< of the outputs
+  SmallVector<Value> places; ///< of the outputs; null for buffers of their own
   SmallVector<MemRefType> inputTypes, outputTypes;
   SmallVector<int64_t> alignments;
 
@@ -87,9 +77,9 @@ struct LaunchBuffers {
   }
   void addOutputs(FusionOp fusion, BufferizationState &state) {
     for (Value output : fusion.getOutputs()) {
-      BufferizationState::Place place = state.placeFor(output);
-      outputTypes.push_back(place.memref ? bufferTypeOf(place.memref) : state.ownType(output));
-      alignments.push_back(place.memref ? state.alignmentOf(place.memref) : state.policy.alignment);
+      Value place = state.placeFor(output);
+      outputTypes.push_back(place ? bufferTypeOf(place) : state.ownType(output));
+      alignments.push_back(place ? state.alignmentOf(place) : state.policy.alignment);
       places.push_back(place);
     }
   }
@@ -118,27 +108,20 @@ private:
     // Nothing to compute: the results have no elements.
     if (llvm::all_of(buffers.outputTypes, [](MemRefType type) { return type.getNumElements() == 0; })) {
       for (auto [i, output] : llvm::enumerate(fusion.getOutputs())) {
-        Value place = buffers.places[i].memref;
+        Value place = buffers.places[i];
         state.setBuffer(output, place ? place : state.allocate(loc, buffers.outputTypes[i]));
       }
       return success();
     }
-    FailureOr<Kernel> kernel = state.kernels.get(fusion, buffers.inputTypes, buffers.outputTypes, buffers.alignments);
-    if (failed(kernel))
-      return failure();
+    func::FuncOp kernel =
+        state.kernels.get(fusion, buffers.inputTypes, buffers.outputTypes, buffers.alignments);
     SmallVector<Value> all(buffers.operands);
     for (auto [i, output] : llvm::enumerate(fusion.getOutputs())) {
-      const BufferizationState::Place &place = buffers.places[i];
-      // Only the kernel says whether it may write over its inputs; if not, the function's end copies to the state.
-      bool inPlace = place.memref && !(place.state && readsOtherIndices(fusion, i, place, *kernel, state));
-      Value memref = inPlace ? place.memref : state.allocate(loc, buffers.outputTypes[i]);
-      state.setBuffer(output, memref);
-      all.push_back(memref);
+      Value place = buffers.places[i];
+      state.setBuffer(output, place ? place : state.allocate(loc, buffers.outputTypes[i]));
+      all.push_back(state.buffer(output));
     }
-    if (int64_t bytes = kernel->shape.scratchBytes)
-      all.push_back(state.allocate(loc, MemRefType::get({bytes}, state.builder.getI8Type())));
-    auto launch = rt::LaunchOp::create(state.builder, loc, kernel->function.getSymName(), all, buffers.operands.size(),
-                                       kernel->shape.extent, kernel->shape.grain);
+    auto launch = state.launch(loc, kernel, all, buffers.operands.size());
     if (mayHoldInfinity(fusion, state)) {
       launch.setInfinite(true);
       state.mayHoldInfinity.insert_range(fusion.getOutputs());

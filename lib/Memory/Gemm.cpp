@@ -113,9 +113,8 @@ FailureOr<Value> alignedOperand(Location loc, Value memref, int64_t rows, Buffer
 /// A dense row-major buffer for `tensor`, a result of a library call: its place if that is one.
 Value denseResult(Value tensor, BufferizationState &state) {
   Order order = rowMajor(tensorType(tensor).getRank());
-  BufferizationState::Place place = state.placeFor(tensor);
-  Value memref = place.memref;
-  if (!memref || place.state || !isDense(bufferTypeOf(memref), order))
+  Value memref = state.placeFor(tensor);
+  if (!memref || isInState(memref) || !isDense(bufferTypeOf(memref), order))
     memref = state.allocate(tensor.getLoc(), state.ownType(tensor, order));
   state.setBuffer(tensor, memref);
   return memref;
@@ -169,7 +168,7 @@ void findResult(library::GemmOp gemm, Call &call, BufferizationState &state) {
     call.result = denseResult(gemm.getD(), state);
     return;
   }
-  call.result = state.placeFor(gemm.getD()).memref;
+  call.result = state.placeFor(gemm.getD());
   if (call.result && Matrices(bufferTypeOf(call.result), false).hasUnitColumns())
     return;
   // Where the columns lie one after the other, the transposes are multiplied.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds kernels that were emitted before by a structural hash of body and buffer types.
+// Finds kernels that were declared before by a structural hash of body and buffer types.
 #include "Kernels.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -55,64 +57,76 @@ SmallVector<func::FuncOp> mpt::memory::partsOf(rt::LaunchOp launch) {
   return parts;
 }
 
-FailureOr<Kernel> KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
-                                   ArrayRef<int64_t> alignments) {
+FusionOp mpt::memory::declaredFusion(func::FuncOp function) {
+  if (!hasAttr<MPTDialect::KernelAttrHelper>(function) || function.isDeclaration())
+    return {};
+  auto fusions = function.getBody().front().getOps<FusionOp>();
+  return fusions.empty() ? FusionOp() : *fusions.begin();
+}
+
+KernelTable::KernelTable(ModuleOp module)
+    : module(module), count(llvm::count_if(module.getOps<func::FuncOp>(), [](func::FuncOp function) {
+        return hasAttr<MPTDialect::KernelAttrHelper>(function);
+      })) {}
+
+/// The body of a declared kernel.
+static void addBody(func::FuncOp kernel, FusionOp fusion, ArrayRef<int64_t> alignments) {
+  Location loc = fusion.getLoc();
+  Block *block = kernel.addEntryBlock();
+  OpBuilder builder = OpBuilder::atBlockEnd(block);
+  SmallVector<Value> buffers;
+  for (auto [argument, alignment] : llvm::zip_equal(block->getArguments(), alignments))
+    buffers.push_back(alignment > 1 ? memref::AssumeAlignmentOp::create(builder, loc, argument, alignment).getResult()
+                                    : Value(argument));
+  SmallVector<Value> inputs;
+  for (auto [argument, buffer] : llvm::zip(fusion.getBody().getArguments(), buffers))
+    inputs.push_back(bufferization::ToTensorOp::create(builder, loc, argument.getType(), buffer, /*restrict=*/true));
+  auto copy = FusionOp::create(builder, loc, fusion->getResultTypes(), inputs);
+  IRMapping mapping;
+  fusion.getBody().cloneInto(&copy.getBody(), mapping);
+  for (auto [result, buffer] : llvm::zip_equal(copy->getResults(), ArrayRef(buffers).drop_front(inputs.size())))
+    bufferization::MaterializeInDestinationOp::create(builder, loc, Type(), result, buffer, /*restrict=*/true,
+                                                      /*writable=*/true);
+  func::ReturnOp::create(builder, loc);
+}
+
+func::FuncOp KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, ArrayRef<MemRefType> outputs,
+                              ArrayRef<int64_t> alignments) {
   SmallVector<Type> types(inputs.begin(), inputs.end());
   types.append(outputs.begin(), outputs.end());
   auto &bucket = entries[hashOf(fusion, types)];
   for (Entry &entry : bucket)
-    if (entry.types == types && ArrayRef<int64_t>(entry.alignments) == alignments &&
-        OperationEquivalence::isRegionEquivalentTo(&fusion.getBody(), &cast<FusionOp>(entry.fusion).getBody(),
+    if (entry.kernel.getArgumentTypes() == ArrayRef<Type>(types) &&
+        ArrayRef<int64_t>(entry.alignments) == alignments &&
+        OperationEquivalence::isRegionEquivalentTo(&fusion.getBody(), &declaredFusion(entry.kernel).getBody(),
                                                    kIgnored))
       return entry.kernel;
-
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-  std::string name = "kernel" + std::to_string(count++);
-  FailureOr<LaunchShape> shape = emitter(builder, fusion, inputs, outputs, name, alignments);
-  if (failed(shape))
-    return failure();
-  auto function = module.lookupSymbol<func::FuncOp>(name);
-  assert(function && "the emitter builds a function of the name it was given");
-  bool several = module.lookupSymbol(name + "_1");
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (!several && function.getArgument(inputs.size() + i).use_empty())
-      return fusion.emitOpError() << "expected a kernel that writes result " << i << ", got one that does not";
-  function.setPrivate();
-  setAttr<MPTDialect::OpsAttrHelper>(function, builder.getStringAttr(opsOf(fusion)));
-  // Further launches of the kernel are functions named after it.
-  func::FuncOp launch = function;
-  for (unsigned i = 1; launch; ++i) {
-    setAttr<MPTDialect::KernelAttrHelper>(launch);
-    launch = module.lookupSymbol<func::FuncOp>(name + "_" + std::to_string(i));
-  }
-  Kernel kernel{function, *shape};
-
-  // A detached fusion keeps the body comparable after the function that held it is gone.
-  OperationState state(fusion.getLoc(), FusionOp::getOperationName());
-  Region *body = state.addRegion();
-  IRMapping mapping;
-  fusion.getBody().cloneInto(body, mapping);
-  owned.emplace_back(Operation::create(state));
-  bucket.push_back({owned.back().get(), types, SmallVector<int64_t>(alignments), kernel});
+  auto kernel = func::FuncOp::create(builder, fusion.getLoc(), "kernel" + std::to_string(count++),
+                                     builder.getFunctionType(types, {}));
+  kernel.setPrivate();
+  setAttr<MPTDialect::OpsAttrHelper>(kernel, builder.getStringAttr(opsOf(fusion)));
+  setAttr<MPTDialect::KernelAttrHelper>(kernel);
+  addBody(kernel, fusion, alignments);
+  bucket.push_back({kernel, SmallVector<int64_t>(alignments)});
   return kernel;
 }
 
-FailureOr<Kernel> KernelTable::getCopy(Location loc, MemRefType from, MemRefType to, ArrayRef<int64_t> alignments) {
+func::FuncOp KernelTable::getCopy(Location loc, MemRefType from, MemRefType to, ArrayRef<int64_t> alignments) {
   OpBuilder builder(loc.getContext());
   auto type = RankedTensorType::get(from.getShape(), from.getElementType());
   auto result = RankedTensorType::get(to.getShape(), to.getElementType());
-  // A fusion whose body yields its argument; the operand only gives it a type.
-  OwningOpRef<Operation *> operand(IotaOp::create(builder, loc, type, 0));
-  OwningOpRef<Operation *> fusion(FusionOp::create(builder, loc, TypeRange{result}, operand->getResults()));
-  Block &block = fusion->getRegion(0).emplaceBlock();
+  // A fusion outside of any function, whose body yields its argument.
+  OperationState state(loc, FusionOp::getOperationName());
+  state.addTypes(result);
+  Block &block = state.addRegion()->emplaceBlock();
   Value value = block.addArgument(type, loc);
   builder.setInsertionPointToEnd(&block);
   if (type != result)
     value = CastOp::create(builder, loc, value, result.getElementType());
   YieldOp::create(builder, loc, value);
-  FailureOr<Kernel> kernel = get(cast<FusionOp>(*fusion), from, to, alignments);
-  fusion = nullptr;
-  return kernel;
+  OwningOpRef<Operation *> fusion(Operation::create(state));
+  return get(cast<FusionOp>(*fusion), from, to, alignments);
 }
 
 bool mpt::memory::mayRunInPlace(func::FuncOp kernel, unsigned input, unsigned output) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a module, each emitted once however often it is launched.
+// The kernels of a module, each declared once however often it is launched.
 #ifndef MPT_MEMORY_KERNELS_H
 #define MPT_MEMORY_KERNELS_H
 
@@ -7,41 +7,44 @@
 #include "mpt/Memory/Bufferize.h"
 
 #include "llvm/ADT/DenseMap.h"
-#include <vector>
 
 namespace mpt::memory {
 
 /// Functions that one launch stands for: a GPU kernel may take several.
 llvm::SmallVector<mlir::func::FuncOp> partsOf(rt::LaunchOp launch);
 
-struct Kernel {
-  mlir::func::FuncOp function;
-  LaunchShape shape;
-};
-
-/// Emits kernels on demand and finds equal ones: same body, same buffer types.
+/// Declares kernels on demand and finds equal ones: same body, buffer types and alignments. A declared kernel is a private
+/// function whose body is its fusion, between tensors of its buffers:
+///
+///     func.func private @kernel0(%a: memref<8xf32>, %b: memref<8xf32>) attributes {mpt.kernel, mpt.ops = "relu"} {
+///       %x = bufferization.to_tensor %a restrict : memref<8xf32> to tensor<8xf32>
+///       %y = mpt.fusion(%x) ...
+///       bufferization.materialize_in_destination %y in restrict writable %b : (tensor<8xf32>, memref<8xf32>) -> ()
+///       return
+///     }
+///
+/// `alignments` are the bytes that each buffer's address is known to be a multiple of.
 class KernelTable {
 public:
-  KernelTable(mlir::ModuleOp module, const KernelEmitter &emitter) : module(module), emitter(emitter) {}
-  llvm::FailureOr<Kernel> get(FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
-                              llvm::ArrayRef<mlir::MemRefType> outputs, llvm::ArrayRef<int64_t> alignments);
+  explicit KernelTable(mlir::ModuleOp module);
+  mlir::func::FuncOp get(FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
+                         llvm::ArrayRef<mlir::MemRefType> outputs, llvm::ArrayRef<int64_t> alignments);
   /// A kernel that copies one buffer to another, element by element, converting where their types differ.
-  llvm::FailureOr<Kernel> getCopy(mlir::Location loc, mlir::MemRefType from, mlir::MemRefType to,
-                                  llvm::ArrayRef<int64_t> alignments);
+  mlir::func::FuncOp getCopy(mlir::Location loc, mlir::MemRefType from, mlir::MemRefType to,
+                             llvm::ArrayRef<int64_t> alignments);
 
 private:
   struct Entry {
-    mlir::Operation *fusion; // detached copy
-    llvm::SmallVector<mlir::Type> types;
+    mlir::func::FuncOp kernel;
     llvm::SmallVector<int64_t> alignments;
-    Kernel kernel;
   };
   mlir::ModuleOp module;
-  const KernelEmitter &emitter;
   llvm::DenseMap<size_t, llvm::SmallVector<Entry, 1>> entries;
-  std::vector<mlir::OwningOpRef<mlir::Operation *>> owned;
   unsigned count = 0;
 };
+
+/// The fusion of a kernel that is declared and not emitted yet; null for other functions.
+FusionOp declaredFusion(mlir::func::FuncOp function);
 
 } // namespace mpt::memory
 

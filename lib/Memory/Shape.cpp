@@ -95,7 +95,7 @@ int64_t elementsBefore(ConcatOp concat, unsigned number) {
 Value wholeOf(ConcatOp concat, Location loc, BufferizationState &state) {
   Value whole = state.buffer(concat.getY());
   if (!whole)
-    whole = state.placeFor(concat.getY()).memref;
+    whole = state.placeFor(concat.getY());
   if (!whole)
     whole = state.allocate(loc, state.ownType(concat.getY()));
   state.setBuffer(concat.getY(), whole);

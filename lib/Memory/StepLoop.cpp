@@ -111,20 +111,8 @@ void StepLoop::launch(ArrayRef<StepView> inputs, ArrayRef<StepView> outputs, For
       alignments.push_back(alignmentOf(view));
       operands.push_back(use(view));
     }
-  FailureOr<Kernel> kernel = state.kernels.get(fusion, types[0], types[1], alignments);
-  failed = llvm::failed(kernel);
-  if (failed)
-    return;
-  assert(kernel->shape.scratchBytes == 0 && "elementwise kernels need no scratch");
-  for (size_t i = 0; i < inputs.size(); ++i)
-    for (size_t o = inputs.size(); o < operands.size(); ++o)
-      if (operands[i] == operands[o] && !mayRunInPlace(kernel->function, i, o)) {
-        emitError(loc) << "expected a kernel that may write over its operand " << i << ", got one that may not";
-        failed = true;
-        return;
-      }
-  rt::LaunchOp::create(calls(), loc, kernel->function.getSymName(), operands, inputs.size(), kernel->shape.extent,
-                       kernel->shape.grain);
+  func::FuncOp kernel = state.kernels.get(fusion, types[0], types[1], alignments);
+  rt::LaunchOp::create(calls(), loc, kernel.getSymName(), operands, inputs.size(), /*extent=*/0, /*grain=*/0);
 }
 
 void StepLoop::gemm(StepView a, Value b, bool transposed, StepView d) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generators of kernels, as phase memory calls them.
+// The generators of kernels, as phase kernels calls them.
 #include "mpt/Target/Kernels.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"

@@ -104,7 +104,7 @@ LogicalResult readArgument(func::FuncOp function, unsigned i, FunctionInfo &info
   auto memref = dyn_cast<MemRefType>(type);
   if (!memref)
     return function.emitOpError() << "expected buffers, got an argument of type " << type
-                                  << "; run --memory-bufferize first";
+                                  << "; run --memory-bufferize and --lowering-emit-kernels first";
   bool output = bool(getArgAttr<MPTDialect::OutputAttrHelper>(function, i));
   auto &table = output ? info.outputs : info.inputs;
   TensorInfo tensor;

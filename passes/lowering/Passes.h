@@ -5,12 +5,19 @@
 
 #include "mlir/Pass/Pass.h"
 
+namespace mpt::target {
+class Target;
+} // namespace mpt::target
+
 namespace mpt {
 
 #define GEN_PASS_DECL
 #include "passes/lowering/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "passes/lowering/Passes.h.inc"
+
+/// --lowering-emit-kernels for `target`; for the default one if null.
+std::unique_ptr<mlir::Pass> createEmitKernels(std::shared_ptr<const target::Target> target);
 
 } // namespace mpt
 

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// --memory-bufferize: connects the rewriting to buffers with the target, which makes kernels and decides of layouts.
+// --memory-bufferize: connects the rewriting to buffers with the target, which decides of layouts.
 #include "mpt/Memory/Bufferize.h"
-#include "mpt/Dialect/MPT/OrderedSums.h"
 
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/RT/RTDialect.h"
 #include "mpt/Target/Target.h"
 #include "passes/memory/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_BUFFERIZE
@@ -33,7 +28,7 @@ struct Bufferize : mpt::impl::BufferizeBase<Bufferize> {
     std::shared_ptr<const target::Target> maker = given;
     if (!maker)
       maker = target::createTarget(target, flags, [&] { return module.emitError(); });
-    if (!maker || failed(memory::bufferize(module, maker->kernels(hasOrderedSums(module)), maker->bufferization())))
+    if (!maker || failed(memory::bufferize(module, maker->bufferization())))
       signalPassFailure();
   }
 

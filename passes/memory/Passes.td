@@ -28,16 +28,15 @@ def AssignDestinations : Pass<"memory-assign-destinations", "::mlir::ModuleOp"> 
 def Bufferize : Pass<"memory-bufferize", "::mlir::ModuleOp"> {
   let summary = "tensors become buffers, library calls and kernel launches";
   let description = [{
-    In: functions after stage library. Out: functions on buffers, whose results are arguments behind the others. One op after the
+    In: functions after phase library. Out: functions on buffers, whose results are arguments behind the others. One op after the
     other is asked for its form (`Bufferizable`): views become strides, library calls ops of dialect `rt`, fusions launches of
-    kernels, one kernel for each distinct fusion. Layouts are those of --library-choose-layouts, and places those of
-    --memory-assign-destinations; without these passes, buffers are row-major and results are copied. A GPU kernel may be several
-    launches: functions @kernelN, @kernelN_1, ... of the same arguments, in order. How a kernel is made and what calls want of
-    buffers, the target says.
+    kernels. A kernel, one for each distinct fusion, is a private function of its buffers, whose body is the fusion between
+    tensors; --lowering-emit-kernels makes loops of it. Layouts are those of --library-choose-layouts, and places those of
+    --memory-assign-destinations; without these passes, buffers are row-major and results are copied. What calls want of buffers,
+    the target says.
   }];
-  let dependentDialects = ["::mpt::library::LibraryDialect", "::mpt::rt::RTDialect", "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect",
-    "::mlir::gpu::GPUDialect"];
+  let dependentDialects = ["::mpt::library::LibraryDialect", "::mpt::rt::RTDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::bufferization::BufferizationDialect"];
   let options = [
     Option<"target", "target", "std::string", "", "target, as --target names it; the default one if empty">,
     ListOption<"flags", "flags", "std::string", "the target's flags, as in --mcpu=x86-64">
@@ -70,7 +69,7 @@ def VerifyAlignment : Pass<"memory-verify-alignment", "::mlir::ModuleOp"> {
 def MemoryVerifyAccumulators : Pass<"memory-verify-accumulators", "::mlir::ModuleOp"> {
   let summary = "fails when a kernel keeps a running value in less than FP32";
   let description = [{
-    In: kernels as loops, after memory-bufferize. Out: the same, or an error for each of:
+    In: kernels as loops, after lowering-emit-kernels. Out: the same, or an error for each of:
     - arithmetic on floats narrower than FP32;
     - a value that goes round a loop in a narrow type and is combined on the way;
     - a narrow element of memory that is read, combined and stored again: every update would round it.

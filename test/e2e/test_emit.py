@@ -27,7 +27,7 @@ def library(tmp_path_factory):
     out = tmp_path_factory.mktemp("mlp")
     emit = f"--lowering-emit-library=out={out} runtime={build / 'lib' / 'libmpt_rt.so'}"
     subprocess.run([build / "bin" / "mpt-opt", HERE / "Inputs" / "mlp.mlir", "--library-convert-calls", "--library-fold-epilogues",
-                    "--library-choose-layouts", "--memory-assign-destinations", "--memory-bufferize", "--memory-plan", "--memory-verify-plan", emit, "-o", os.devnull], check=True)
+                    "--library-choose-layouts", "--memory-assign-destinations", "--memory-bufferize", "--lowering-emit-kernels", "--memory-plan", "--memory-verify-plan", emit, "-o", os.devnull], check=True)
     return out
 
 

@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s --check-prefix=PTX
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s --check-prefix=PTX
 
 // Columns whose sums are given and sound are not walked: a thread's loop has no turns where all of its columns are.
 // CHECK: func.func private @kernel0(

@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s
-// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=OLD
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --lowering-emit-ptx=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=OLD
 
 // Sums of BF16 are made two at a time, without conversions, where the architecture can.
 // CHECK-LABEL: .entry kernel0(

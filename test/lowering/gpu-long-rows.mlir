@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s
 
 // Four sums, one after the other, over rows that no team keeps in its registers: blocks of half the size leave each thread
 // twice the registers.

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s
 
 // Memory begins each row of a GEMM's matrix at 16 bytes: an element-wise kernel keeps its wide vectors, and one more thread a row makes the rest.
 // CHECK: func.func private @kernel0

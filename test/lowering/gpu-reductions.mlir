@@ -1,8 +1,8 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s --check-prefix=PTX
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --debug-only=memory-bufferize 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
-// WHY: memory-bufferize: {{.*}}: not linked-scatter: expected one scattering op
-// WHY: memory-bufferize: {{.*}}: not transpose: expected no reduction
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --lowering-emit-ptx=arch=sm_90 -o /dev/null | FileCheck %s --check-prefix=PTX
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --debug-only=lowering-emit-kernels 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
+// WHY: lowering-emit-kernels: {{.*}}: not linked-scatter: expected one scattering op
+// WHY: lowering-emit-kernels: {{.*}}: not transpose: expected no reduction
 
 // The slices' sums lie in scratch, which the launch names last.
 // CHECK-LABEL: func.func @columns

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s
 
 // Rows of a table's gradient: the start everywhere, the places of the updates, their links, the sums of slices of 256 updates, and
 // the sums of all slices. Of the result and of scratch no more is moved than the updates reach: 600 rows of 8 halves, and

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --memory-assign-destinations --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --memory-assign-destinations --memory-bufferize --lowering-emit-kernels | FileCheck %s
 
 // Numbers that are BF16 or FP16 already are not rounded again: magnitudes, and choices between such numbers and zero.
 // BF16 is rounded in integers, by an addition.

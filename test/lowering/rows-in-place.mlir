@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --memory-assign-destinations --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --memory-assign-destinations --memory-bufferize --lowering-emit-kernels | FileCheck %s
 
 // The rows' sums are gathered in the walk that stores their elements, also where two axes tell rows apart and a row's elements
 // lie apart. One walk reads the row, so that its elements may replace their input.

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --memory-assign-destinations --memory-bufferize | FileCheck %s
+// RUN: mpt-opt %s --memory-assign-destinations --memory-bufferize --lowering-emit-kernels | FileCheck %s
 
 // The place of a row's value is written in two ways. The row is read again for the second, behind the walk that stores its
 // elements: these must not replace their input.

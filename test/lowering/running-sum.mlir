@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s --check-prefix=CPU
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s --check-prefix=GPU
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels | FileCheck %s --check-prefix=CPU
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s --check-prefix=GPU
 
 // Each element is read and added once: a loop over the units, one over a unit's lanes, and one along the axis, from its end on.
 // Lanes of one line beside the next are a vector.

@@ -1,6 +1,6 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s --check-prefixes=CHECK,GPU
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s --check-prefixes=CHECK,CPU
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --memory-verify-alignment=smallest=65536 -o /dev/null
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s --check-prefixes=CHECK,GPU
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels | FileCheck %s --check-prefixes=CHECK,CPU
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --memory-verify-alignment=smallest=65536 -o /dev/null
 
 // A matrix that a GEMM writes and another one reads has rows at multiples of 16 bytes on a GPU; the kernel between them takes both, in
 // vectors. Results of the function lie as the caller has them.

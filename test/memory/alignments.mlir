@@ -1,6 +1,6 @@
-// RUN: mpt-opt %s --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
-// RUN: mpt-opt %s --memory-bufferize=target=cuda --memory-plan --memory-verify-plan | FileCheck %s
-// RUN: mpt-opt %s --memory-bufferize=target=cuda --memory-verify-alignment=smallest=1 -o /dev/null
+// RUN: mpt-opt %s --memory-bufferize --lowering-emit-kernels --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --memory-verify-alignment=smallest=1 -o /dev/null
 
 // CTC's recursion is a loop of one kernel a step on every target, whatever the number of steps: it reads the states that the step
 // before left in the result. The first step has none before it.

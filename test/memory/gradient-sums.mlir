@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-convert-calls --library-fuse-gradient-sums=channel-unit=8 --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-gradient-sums=channel-unit=8 --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s
 
 // Both sums come with the gradient; the kernel that wants them reads neither it nor the norm's input where they are
 // numbers.

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-schedule-updates --library-convert-calls --library-fold-scales=result-scales --library-fold-epilogues --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --library-schedule-updates --library-convert-calls --library-fold-scales=result-scales --library-fold-epilogues --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --memory-verify-plan | FileCheck %s
 
 train.state parameter @w : tensor<4x8xf32> = dense<2.0> : tensor<4x8xf32>
 

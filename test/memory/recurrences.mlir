@@ -1,6 +1,6 @@
-// RUN: mpt-opt %s --memory-bufferize=target=cuda --memory-plan --memory-verify-plan | FileCheck %s
-// RUN: mpt-opt %s --memory-bufferize=target=cuda --memory-verify-alignment=smallest=1 -o /dev/null
-// RUN: mpt-opt %s --memory-bufferize | FileCheck %s --check-prefix=CPU
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --memory-plan --memory-verify-plan | FileCheck %s
+// RUN: mpt-opt %s --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --memory-verify-alignment=smallest=1 -o /dev/null
+// RUN: mpt-opt %s --memory-bufferize --lowering-emit-kernels | FileCheck %s --check-prefix=CPU
 
 // On a device a recurrence is a loop over its steps: one GEMM and one kernel, whatever their number. The kernel reads the
 // step's part of x, adds the sums, and writes gates, cell and state where they belong. The program has nothing per step.

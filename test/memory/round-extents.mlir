@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s --check-prefixes=CHECK,GPU
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s --check-prefixes=CHECK,CPU
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s --check-prefixes=CHECK,GPU
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels | FileCheck %s --check-prefixes=CHECK,CPU
 
 // Products forward and backward of a head with 1,025 classes: 1,032 on a GPU. Logits have room behind their rows, which is
 // zeroed before it is multiplied; weights are copied, and so the gradient of the weights has room for more rows.

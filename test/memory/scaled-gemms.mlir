@@ -1,6 +1,6 @@
-// RUN: mpt-opt %s --library-convert-calls "--library-fold-scales=alpha-scales operand-scales" --library-choose-layouts --memory-assign-destinations "--memory-bufferize=target=cuda flags=--arch=sm_90" | FileCheck %s
-// RUN: mpt-opt %s --fusion-widen-operands --fusion-form --library-convert-calls --library-fold-scales=alpha-scales --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s --check-prefix=WIDE
-// RUN: not mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda 2>&1 | FileCheck %s --check-prefix=REFUSED
+// RUN: mpt-opt %s --library-convert-calls "--library-fold-scales=alpha-scales operand-scales" --library-choose-layouts --memory-assign-destinations "--memory-bufferize=target=cuda flags=--arch=sm_90" "--lowering-emit-kernels=target=cuda flags=--arch=sm_90" | FileCheck %s
+// RUN: mpt-opt %s --fusion-widen-operands --fusion-form --library-convert-calls --library-fold-scales=alpha-scales --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s --check-prefix=WIDE
+// RUN: not mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda 2>&1 | FileCheck %s --check-prefix=REFUSED
 
 // REFUSED: expected 8-bit operands that the library multiplies, got others: run fusion-widen-operands
 

@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-convert-calls --library-fuse-statistics=channel-unit=8 --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-fuse-statistics=channel-unit=8 --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s
 
 // Sums and sums of squares come with the convolution; the kernel reads its result where they do not do.
 // CHECK-LABEL: func.func @norm

@@ -60,8 +60,8 @@ def test_nothing_spills(tmp_path, make, count):
     (tmp_path / "m.mlir").write_text(make(count))
     for arch in ("sm_80", "sm_90", "sm_100"):
         ptx = tmp_path / f"{arch}.ptx"
-        done = subprocess.run([opt, tmp_path / "m.mlir", "--memory-bufferize=target=cuda", f"--lowering-emit-ptx=arch={arch} file={ptx}", "-o",
-                               tmp_path / "out.mlir"], capture_output=True, text=True)
+        done = subprocess.run([opt, tmp_path / "m.mlir", "--memory-bufferize=target=cuda", "--lowering-emit-kernels=target=cuda",
+                               f"--lowering-emit-ptx=arch={arch} file={ptx}", "-o", tmp_path / "out.mlir"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         if ASSEMBLER:
             assemble(ptx, arch)

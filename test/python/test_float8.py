@@ -77,8 +77,8 @@ def emit(text: str, folder: pathlib.Path, processor: str = "native") -> pathlib.
     out = folder / "library"
     library = f"--lowering-emit-library=out={out} runtime={BUILD / 'lib' / 'libmpt_rt.so'}"
     subprocess.run([BUILD / "bin" / "mpt-opt", folder / "module.mlir", "--fusion-lower-train", "--fusion-decompose", "--fusion-form",
-                    "--library-choose-layouts", "--memory-assign-destinations", f"--memory-bufferize=flags=--mcpu={processor}", "--memory-plan",
-                    "--memory-verify-plan", library, "-o", os.devnull], check=True)
+                    "--library-choose-layouts", "--memory-assign-destinations", f"--memory-bufferize=flags=--mcpu={processor}",
+                    f"--lowering-emit-kernels=flags=--mcpu={processor}", "--memory-plan", "--memory-verify-plan", library, "-o", os.devnull], check=True)
     return out
 
 

@@ -53,7 +53,7 @@ def kernel(tmp_path, body: str, inputs: list[np.ndarray], types: list[str], resu
 """
     source, lowered, code = tmp_path / "f.mlir", tmp_path / "memory.mlir", tmp_path / "f.ptx"
     source.write_text(text)
-    subprocess.run([BUILD / "bin" / "mpt-opt", source, "--memory-bufferize=target=cuda", "-o", lowered], check=True)
+    subprocess.run([BUILD / "bin" / "mpt-opt", source, "--memory-bufferize=target=cuda", "--lowering-emit-kernels=target=cuda", "-o", lowered], check=True)
     subprocess.run([BUILD / "bin" / "mpt-opt", lowered, f"--lowering-emit-ptx=arch={arch} file={code}", "-o", os.devnull], check=True)
     block, grid = (int(re.search(rf"mpt\.{key} = array<i64: (\d+), 1, 1>", lowered.read_text())[1]) for key in ("block", "grid"))
     output = np.zeros(count, KIND[result])

@@ -35,18 +35,12 @@ public:
 
   // ---- places
 
-  /// Where `--memory-assign-destinations` wants a result written.
-  struct Place {
-    mlir::Value memref;            ///< null for a buffer of its own
-    mlir::FlatSymbolRefAttr state; ///< the state that the place lies in, if any
-  };
-  Place placeFor(mlir::Value result);
+  /// The buffer that `--memory-assign-destinations` wants a result in; null for one of its own.
+  mlir::Value placeFor(mlir::Value result);
   /// Some op has a place for `result`, whether it was assigned or not.
   bool isWantedInPlace(mlir::Value result) const;
   /// The buffer of a state; a function has one for each.
   mlir::Value stateBuffer(mlir::FlatSymbolRefAttr state, mlir::RankedTensorType type, mlir::Location loc);
-  /// The state whose old value `tensor` shows, or null.
-  mlir::FlatSymbolRefAttr stateReadBy(mlir::Value tensor) const;
 
   // ---- memory
 
@@ -60,6 +54,8 @@ public:
   llvm::LogicalResult copy(mlir::Location loc, mlir::Value from, mlir::Value to);
   /// Copies by a kernel, which converts where element types differ.
   llvm::LogicalResult convert(mlir::Location loc, mlir::Value from, mlir::Value to);
+  /// Launches `kernel`, of which phase kernels decides how far it runs.
+  rt::LaunchOp launch(mlir::Location loc, mlir::func::FuncOp kernel, mlir::ValueRange buffers, int64_t inputs);
   /// `memref` itself when dense in `order`, else a copy that is.
   llvm::FailureOr<mlir::Value> dense(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);
   /// The buffer of a result that a call writes dense in `order`: its place if that is, else one of its own.
@@ -81,6 +77,7 @@ inline mlir::MemRefType bufferTypeOf(mlir::Value memref) { return llvm::cast<mli
 Strided stridedOf(mlir::Value memref);
 /// Two buffers that show the same elements at the same addresses.
 bool sameMemory(mlir::Value a, mlir::Value b);
+bool isInState(mlir::Value memref);
 /// The buffer that `memref` is a view of, and where in it the view starts, in elements.
 std::pair<mlir::Value, int64_t> rootOf(mlir::Value memref);
 

@@ -19,7 +19,7 @@ struct LaunchShape {
   int64_t scratchBytes = 0; ///< of a buffer of bytes that follows the outputs among the kernel's arguments
 };
 
-/// Builds a private func.func for a fusion on buffers of the given types; `alignments` are the bytes that each buffer's
+/// Builds a func.func for a fusion on buffers of the given types; `alignments` are the bytes that each buffer's
 /// address is known to be a multiple of.
 using KernelEmitter = std::function<llvm::FailureOr<LaunchShape>(
     mlir::OpBuilder &moduleBuilder, FusionOp fusion, llvm::ArrayRef<mlir::MemRefType> inputs,
@@ -62,8 +62,12 @@ struct BufferizationPolicy {
 void registerMemoryModels(mlir::DialectRegistry &registry);
 
 /// Rewrites every public function of `module`, one op after the other by `Bufferizable`. Reports ops without that
-/// interface at their location.
-llvm::LogicalResult bufferize(mlir::ModuleOp module, const KernelEmitter &emitter, const BufferizationPolicy &policy);
+/// interface at their location. Kernels are declared.
+llvm::LogicalResult bufferize(mlir::ModuleOp module, const BufferizationPolicy &policy);
+
+/// Makes loops of declared kernels and tells their launches how far they run. Fails, at its fusion, for one that
+/// `emitter` does not make.
+llvm::LogicalResult emitKernels(mlir::ModuleOp module, const KernelEmitter &emitter);
 
 /// True when argument `output` of a kernel may be the very buffer that argument `input` reads: they have one type
 /// and the kernel's generator says so (`mpt.in_place`).

@@ -42,7 +42,7 @@ struct Capabilities {
   const DeviceDescription *device = nullptr; ///< that runs kernels in grids; null: the host does, in loops
   KernelCapabilities fusion;                 ///< of its kernels, and so which ops may share one
   bool orderedSums = true;                   ///< a sum's order depends on nothing but the tensors, in kernels and calls
-  bool wholeRecurrences = false; ///< phase memory takes recurrences as they are (BufferizationPolicy::recurrences)
+  bool wholeRecurrences = false; ///< phase buffers takes recurrences as they are (BufferizationPolicy::recurrences)
   LibraryCalls calls;
 };
 
@@ -66,7 +66,7 @@ public:
   virtual std::optional<std::string> set(llvm::StringRef flag, llvm::StringRef value);
 
   virtual Capabilities capabilities() const = 0;
-  /// Its policy for buffers in phase memory, by default a processor's.
+  /// Its policy for buffers in phase buffers, by default a processor's.
   virtual memory::BufferizationPolicy bufferization() const { return {}; }
   /// Makes its kernels (mpt/Target/Kernels.h). With `exactSums`, sums in FP32 are exact up to the last rounding.
   virtual memory::KernelEmitter kernels(bool exactSums) const = 0;

@@ -4,7 +4,7 @@
 
 #include "mpt/Support/Refusal.h"
 
-#define DEBUG_TYPE "memory-bufferize"
+#define DEBUG_TYPE "lowering-emit-kernels"
 
 using namespace mlir;
 using namespace mpt;

@@ -19,7 +19,7 @@ struct CodeOptions {
 };
 
 /// Writes a library that libmpt_rt_cuda runs: entry points for the host, and all kernels as PTX (and cubin) for every
-/// architecture. Expects kernels that memory-bufferize made with `target=cuda`.
+/// architecture. Expects kernels that lowering-emit-kernels made with `target=cuda`.
 llvm::LogicalResult emitLibrary(mlir::ModuleOp module, const target::LibraryOptions &options,
                                 const target::Target &about, const CodeOptions &code);
 

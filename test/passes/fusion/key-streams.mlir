@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --fusion-key-streams | FileCheck %s
-// RUN: mpt-opt %s --fusion-key-streams --fusion-form --library-choose-layouts --memory-assign-destinations --memory-bufferize | FileCheck %s --check-prefix=KERNELS
+// RUN: mpt-opt %s --fusion-key-streams --fusion-form --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels | FileCheck %s --check-prefix=KERNELS
 // RUN: mpt-opt %s --fusion-key-streams --debug-only=fusion-key-streams 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 // WHY: fusion-key-streams: {{.*}}: not a table: expected ops of two streams or more, got one
 

@@ -1,5 +1,5 @@
 // RUN: mpt-opt %s --library-chain-gemms=column-unit=8 | FileCheck %s
-// RUN: mpt-opt %s --library-chain-gemms=column-unit=8 --fusion-decompose=shared-sums "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda | FileCheck %s --check-prefix=CALLS
+// RUN: mpt-opt %s --library-chain-gemms=column-unit=8 --fusion-decompose=shared-sums "--fusion-form=shared-sums column-outputs kept-rows bundles memory-bound" --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda | FileCheck %s --check-prefix=CALLS
 // RUN: mpt-opt %s --library-chain-gemms=column-unit=8 --debug-only=library-chain-gemms 2>&1 >/dev/null | FileCheck %s --check-prefix=WHY
 
 // The GEMM keeps the sum before the activation, which its gradient reads; the bias gradient comes with the GEMM that

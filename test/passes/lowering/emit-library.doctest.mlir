@@ -1,4 +1,4 @@
-// RUN: rm -rf %t && mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --lowering-emit-library="out=%t name=toy" -o /dev/null
+// RUN: rm -rf %t && mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --lowering-emit-library="out=%t name=toy" -o /dev/null
 // RUN: ls %t | FileCheck %s
 // CHECK: libtoy.so
 // CHECK-NEXT: toy.h

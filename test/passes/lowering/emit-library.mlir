@@ -1,12 +1,12 @@
-// RUN: rm -rf %t && mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --lowering-emit-library="out=%t/so name=toy keep-ir=true" -o %t.out
+// RUN: rm -rf %t && mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --lowering-emit-library="out=%t/so name=toy keep-ir=true" -o %t.out
 // RUN: ls %t/so | FileCheck %s --check-prefix=FILES
 // RUN: FileCheck %s --check-prefix=IR --input-file=%t/so/toy.ll
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t/so/toy.json
 // RUN: FileCheck %s --check-prefix=HEADER --input-file=%t/so/toy.h
-// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --lowering-emit-library="out=%t/a name=toy kind=static" -o %t.out
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --lowering-emit-library="out=%t/a name=toy kind=static" -o %t.out
 // RUN: llvm-nm-22 %t/a/libtoy.a | FileCheck %s --check-prefix=SYMBOLS
-// RUN: not mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --lowering-emit-library="out=%t/b name=toy flags=--mcpu=abacus" -o %t.out 2>&1 | FileCheck %s --check-prefix=CPU
-// RUN: not mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --lowering-emit-library="out=%t/c name=toy linker=no-such-linker" -o %t.out 2>&1 | FileCheck %s --check-prefix=LINKER
+// RUN: not mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --lowering-emit-library="out=%t/b name=toy flags=--mcpu=abacus" -o %t.out 2>&1 | FileCheck %s --check-prefix=CPU
+// RUN: not mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --lowering-emit-library="out=%t/c name=toy linker=no-such-linker" -o %t.out 2>&1 | FileCheck %s --check-prefix=LINKER
 // RUN: ls -A %t/c | count 0
 
 // FILES-DAG: libtoy.so

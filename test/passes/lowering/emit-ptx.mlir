@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_80 -o /dev/null | FileCheck %s
-// RUN: not mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-ptx=arch=sm_70 -o /dev/null 2>&1 | FileCheck %s --check-prefix=OLD
+// RUN: mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --lowering-emit-ptx=arch=sm_80 -o /dev/null | FileCheck %s
+// RUN: not mpt-opt %s --library-choose-layouts --memory-assign-destinations --memory-bufferize=target=cuda --lowering-emit-kernels=target=cuda --lowering-emit-ptx=arch=sm_70 -o /dev/null 2>&1 | FileCheck %s --check-prefix=OLD
 
 // OLD: error: expected an architecture from sm_80 on that LLVM knows, got 'sm_70'
 

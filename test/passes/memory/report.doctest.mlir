@@ -1,4 +1,4 @@
-// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-report -o /dev/null | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --memory-report -o /dev/null | FileCheck %s
 // CHECK: state (bytes)
 // CHECK-NEXT: parameter 8,192
 // CHECK-NEXT: @evaluate

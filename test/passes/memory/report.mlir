@@ -1,5 +1,5 @@
-// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-report -o %t | FileCheck %s
-// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --memory-report="json=true file=%t.json" -o %t
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --memory-report -o %t | FileCheck %s
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --memory-report="json=true file=%t.json" -o %t
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
 
 // CHECK: state (bytes)

@@ -1,7 +1,7 @@
-// RUN: rm -rf %t && mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --lowering-emit-library="out=%t name=toy kind=static" -o %t.out
+// RUN: rm -rf %t && mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --lowering-emit-library="out=%t name=toy kind=static" -o %t.out
 // RUN: clang -std=c11 -Wall -Werror -I%mpt_source/include -I%t %S/Inputs/linked.c %t/libtoy.a -L%mpt_build/lib -lmpt_rt -Wl,-rpath,%mpt_build/lib -lm -o %t/main
 // RUN: %t/main %t | FileCheck %s
-// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --memory-plan --lowering-emit-library="out=%t/o name=toy kind=object" -o %t.out
+// RUN: mpt-opt %s --library-convert-calls --library-choose-layouts --memory-assign-destinations --memory-bufferize --lowering-emit-kernels --memory-plan --lowering-emit-library="out=%t/o name=toy kind=object" -o %t.out
 // RUN: clang -std=c11 -I%mpt_source/include -I%t/o %S/Inputs/linked.c %t/o/toy.o -L%mpt_build/lib -lmpt_rt -Wl,-rpath,%mpt_build/lib -lm -o %t/main2
 // RUN: %t/main2 %t/o | FileCheck %s
 

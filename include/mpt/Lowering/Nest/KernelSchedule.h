@@ -16,7 +16,7 @@ public:
   const llvm::StringRef name;
 
 protected:
-  /// Fails, and with --debug-only=memory-bufferize says why: "expected X, got Y".
+  /// Fails, and with --debug-only=lowering-emit-kernels says why: "expected X, got Y".
   mlir::LogicalResult refuse(const KernelNest &kernel, const llvm::Twine &reason) const;
 };
 
