@@ -412,7 +412,8 @@ private:
   /// Phases whose options a budget decides; they run as often as it takes.
   bool fitsBudget(const Phase &phase) const {
     return options.memoryBudget && !searched && is_contained({"precision", "distribution", "fusion"}, phase.name) &&
-           (options.to.empty() || llvm::is_contained({"library", "buffers", "kernels", "memory", "target"}, options.to));
+           (options.to.empty() ||
+            llvm::is_contained({"library", "buffers", "kernels", "memory", "target"}, options.to));
   }
 
   /// Decides the options of the phases from `first` on so that the plan is within the budget, and keeps their results.

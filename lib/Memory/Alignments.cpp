@@ -37,21 +37,22 @@ struct Pass {
 };
 
 template <typename Op, typename Steps> struct Model : Bufferizable::ExternalModel<Model<Op, Steps>, Op> {
-  LogicalResult bufferize(Operation *op, BufferizationState &state) const { return Steps(cast<Op>(op), state).run(); }
+  LogicalResult bufferize(Operation *op, BufferizationState &state) const {
+    Steps(cast<Op>(op), state).run();
+    return success();
+  }
 };
 
 struct Forward : Pass {
   Forward(AlignmentsOp op, BufferizationState &state) : Pass(op, tensorType(op.getAlphas()), state), op(op) {}
   AlignmentsOp op;
 
-  LogicalResult run() {
+  void run() {
     Value alphas = state.denseResult(op.getAlphas(), rowMajor(3));
     state.setBuffer(op.getLast(), from(steps - 1, 0, alphas).memref);
     if (batch == 0)
-      return success();
+      return;
     Value emissions = loop.read(op.getEmissions()), skips = loop.read(op.getSkips()), open = loop.read(op.getOpen());
-    if (loop.failed)
-      return failure();
     loop.launch({from(0, 0, emissions), {skips}, from(0, 0, open)}, {from(0, 0, alphas)},
                 [](GraphBuilder &b, ValueRange in) -> Values {
                   return {alignmentStep(b, alignmentStart(b, tensorType(in[0])), in[0], in[1], in[2])};
@@ -63,7 +64,6 @@ struct Forward : Pass {
         return {alignmentStep(b, in[0], in[1], in[2], in[3])};
       });
     });
-    return success(!loop.failed);
   }
 };
 
@@ -71,15 +71,14 @@ struct Backward : Pass {
   Backward(AlignmentsBackwardOp op, BufferizationState &state) : Pass(op, tensorType(op.getAlphas()), state), op(op) {}
   AlignmentsBackwardOp op;
 
-  LogicalResult run() {
+  void run() {
     Value gradients = state.denseResult(op.getDalphas(), rowMajor(3));
     if (batch == 0)
-      return success();
+      return;
     Value alphas = loop.read(op.getAlphas()), skips = loop.read(op.getSkips()), open = loop.read(op.getOpen());
-    if (loop.failed || failed(state.copy(loc, state.buffer(op.getDlast()), from(steps - 1, 0, gradients).memref)))
-      return failure();
+    state.copy(loc, state.buffer(op.getDlast()), from(steps - 1, 0, gradients).memref);
     if (steps == 1)
-      return success();
+      return;
     StepViews in = {from(steps - 1, -1, gradients), from(steps - 2, -1, alphas), {skips}, from(steps - 1, -1, open)};
     StepView out = from(steps - 2, -1, gradients);
     loop.repeat(steps - 1, [&] {
@@ -87,7 +86,6 @@ struct Backward : Pass {
         return {alignmentGradient(b, in[0], in[1], in[2], in[3])};
       });
     });
-    return success(!loop.failed);
   }
 };
 

@@ -36,25 +36,22 @@ public:
            });
   }
   /// Buffers of `tensors`, or dense copies of the ones that do not fit.
-  FailureOr<SmallVector<Value>> buffersOf(Location loc, ArrayRef<Value> tensors) const {
+  SmallVector<Value> buffersOf(Location loc, ArrayRef<Value> tensors) const {
     SmallVector<Value> memrefs;
     for (Value tensor : tensors) {
-      FailureOr<Value> memref = state.buffer(tensor);
-      MemRefType type = bufferTypeOf(*memref);
+      Value memref = state.buffer(tensor);
+      MemRefType type = bufferTypeOf(memref);
       Order order = rowMajor(type.getRank());
-      if (!fit(*memref))
-        memref = state.dense(loc, *memref, order);
-      if (failed(memref))
-        return failure();
+      if (!fit(memref))
+        memref = state.dense(loc, memref, order);
       // Dense, but where a view of something else begins.
-      if (!fit(*memref)) {
+      if (!fit(memref)) {
         Value copy = state.allocate(
             loc, bufferType(type.getShape(), type.getElementType(), denseStrides(type.getShape(), order)));
-        if (failed(state.copy(loc, *memref, copy)))
-          return failure();
+        state.copy(loc, memref, copy);
         memref = copy;
       }
-      memrefs.push_back(*memref);
+      memrefs.push_back(memref);
     }
     return memrefs;
   }
@@ -91,8 +88,8 @@ Value biasBuffer(Location loc, Value bias, Value q, Value k, BufferizationState 
 }
 
 /// Seed and step side by side, or nothing where there is no dropout.
-FailureOr<Value> keyBuffer(Location loc, Value key, BufferizationState &state) {
-  return key ? state.dense(loc, state.buffer(key), rowMajor(1)) : FailureOr<Value>(Value());
+Value keyBuffer(Location loc, Value key, BufferizationState &state) {
+  return key ? state.dense(loc, state.buffer(key), rowMajor(1)) : Value();
 }
 
 struct AttentionBufferization : Bufferizable::ExternalModel<AttentionBufferization, library::AttentionOp> {
@@ -102,14 +99,12 @@ struct AttentionBufferization : Bufferizable::ExternalModel<AttentionBufferizati
     Location loc = op->getLoc();
     Rows rows(attention, state);
     auto operands = rows.buffersOf(loc, {attention.getQ(), attention.getK(), attention.getV()});
-    FailureOr<Value> key = keyBuffer(loc, attention.getKey(), state);
-    if (failed(operands) || failed(key))
-      return failure();
-    Value q = (*operands)[0], k = (*operands)[1], v = (*operands)[2];
+    Value key = keyBuffer(loc, attention.getKey(), state);
+    Value q = operands[0], k = operands[1], v = operands[2];
     Value bias = biasBuffer(loc, attention.getBias(), q, k, state), o = rows.resultOf(attention.getO());
     Value stats = state.allocate(loc, state.ownType(attention.getStats(), rowMajor(3)));
     state.setBuffer(attention.getStats(), stats);
-    rt::AttentionOp::create(state.builder, loc, q, k, v, bias, *key, o, stats, attention.getScale(),
+    rt::AttentionOp::create(state.builder, loc, q, k, v, bias, key, o, stats, attention.getScale(),
                             attention.getCausal(), attention.getRatio(), attention.getStream());
     return success();
   }
@@ -124,17 +119,13 @@ struct AttentionGradientBufferization
     Rows rows(attention, state);
     auto operands = rows.buffersOf(
         loc, {attention.getQ(), attention.getK(), attention.getV(), attention.getO(), attention.getDO()});
-    FailureOr<Value> key = keyBuffer(loc, attention.getKey(), state);
-    if (failed(operands) || failed(key))
-      return failure();
-    Value q = (*operands)[0], k = (*operands)[1], v = (*operands)[2], o = (*operands)[3], dO = (*operands)[4];
-    FailureOr<Value> stats = state.dense(loc, state.buffer(attention.getStats()), rowMajor(3));
-    if (failed(stats))
-      return failure();
+    Value key = keyBuffer(loc, attention.getKey(), state);
+    Value q = operands[0], k = operands[1], v = operands[2], o = operands[3], dO = operands[4];
+    Value stats = state.dense(loc, state.buffer(attention.getStats()), rowMajor(3));
     Value bias = biasBuffer(loc, attention.getBias(), q, k, state);
     Value dq = rows.resultOf(attention.getDq()), dk = rows.resultOf(attention.getDk());
     Value dv = rows.resultOf(attention.getDv());
-    rt::AttentionGradientOp::create(state.builder, loc, q, k, v, bias, *key, o, *stats, dO, dq, dk, dv,
+    rt::AttentionGradientOp::create(state.builder, loc, q, k, v, bias, key, o, stats, dO, dq, dk, dv,
                                     attention.getScale(), attention.getCausal(), attention.getRatio(),
                                     attention.getStream());
     return success();

@@ -118,36 +118,33 @@ Value BufferizationState::view(Location loc, Value memref, ArrayRef<int64_t> sha
   return rt::ViewOp::create(builder, loc, type, memref, offset);
 }
 
-LogicalResult BufferizationState::copy(Location loc, Value from, Value to) {
+void BufferizationState::copy(Location loc, Value from, Value to) {
   MemRefType type = bufferTypeOf(from);
   bool isWhole = spanBytes(type) == elementCount(type.getShape()) * elementBytes(type.getElementType());
   if (!isWhole || !sameAddresses(type.getShape(), stridesOf(type), stridesOf(bufferTypeOf(to))))
     return convert(loc, from, to);
   rt::CopyOp::create(builder, loc, from, to);
-  return success();
 }
 
-LogicalResult BufferizationState::convert(Location loc, Value from, Value to) {
+void BufferizationState::convert(Location loc, Value from, Value to) {
   if (bufferTypeOf(from).getNumElements() == 0)
-    return success();
+    return;
   func::FuncOp kernel =
       kernels.getCopy(loc, bufferTypeOf(from), bufferTypeOf(to), {alignmentOf(from), alignmentOf(to)});
   launch(loc, kernel, {from, to}, 1);
-  return success();
 }
 
 rt::LaunchOp BufferizationState::launch(Location loc, func::FuncOp kernel, ValueRange buffers, int64_t inputs) {
   return rt::LaunchOp::create(builder, loc, kernel.getSymName(), buffers, inputs, /*extent=*/0, /*grain=*/0);
 }
 
-FailureOr<Value> BufferizationState::dense(Location loc, Value memref, ArrayRef<int64_t> order) {
+Value BufferizationState::dense(Location loc, Value memref, ArrayRef<int64_t> order) {
   MemRefType type = bufferTypeOf(memref);
   if (isDense(type, order))
     return memref;
   Value result =
       allocate(loc, bufferType(type.getShape(), type.getElementType(), denseStrides(type.getShape(), order)));
-  if (failed(copy(loc, memref, result)))
-    return failure();
+  copy(loc, memref, result);
   return result;
 }
 

@@ -40,25 +40,22 @@ FailureOr<Value> operandBuffer(library::ConvOp conv, Value tensor, const Order &
   if (state.policy.float8 != BufferizationPolicy::Float8::Every && bufferTypeOf(given).getElementTypeBitWidth() == 8)
     return emitError(loc) << "expected operands of 16 bits or more for a convolution's call, got "
                           << bufferTypeOf(given).getElementType() << ": run fusion-widen-operands";
-  FailureOr<Value> found = state.dense(loc, given, order);
+  Value found = state.dense(loc, given, order);
   // An input that had to be rearranged is read in its new layout from here on; filters that are data to the library are
   // small.
   bool isFilter = state.policy.filters == BufferizationPolicy::Filters::ChannelsLast && tensor == conv.getW() &&
                   tensor.getDefiningOp<train::ReadOp>();
-  if (succeeded(found) && (isa<BlockArgument>(tensor) || isFilter))
-    state.setBuffer(tensor, *found);
+  if (isa<BlockArgument>(tensor) || isFilter)
+    state.setBuffer(tensor, found);
   return found;
 }
 
 /// Parts of a norm, vectors dense and its input channels-last.
-FailureOr<SmallVector<Value>> normBuffers(library::ConvOp conv, Location loc, BufferizationState &state) {
+SmallVector<Value> normBuffers(library::ConvOp conv, Location loc, BufferizationState &state) {
   SmallVector<Value> buffers;
   for (Value part : conv.getNorm()) {
     int64_t rank = tensorType(part).getRank();
-    FailureOr<Value> found = state.dense(loc, state.buffer(part), rank == 1 ? rowMajor(1) : channelsLast(rank));
-    if (failed(found))
-      return failure();
-    buffers.push_back(*found);
+    buffers.push_back(state.dense(loc, state.buffer(part), rank == 1 ? rowMajor(1) : channelsLast(rank)));
   }
   return buffers;
 }
@@ -89,12 +86,10 @@ struct ConvBufferization : Bufferizable::ExternalModel<ConvBufferization, librar
         return failure();
       memrefs.push_back(*memref);
     }
-    FailureOr<SmallVector<Value>> norm = normBuffers(conv, loc, state);
-    if (failed(norm))
-      return failure();
+    SmallVector<Value> norm = normBuffers(conv, loc, state);
     Value sums = sumsBuffer(conv, loc, state);
     auto call = rt::ConvOp::create(state.builder, loc, kindOf(conv), memrefs[0], memrefs[1], memrefs[2], Value(), sums,
-                                   *norm, conv.getStrides(), conv.getDilations(), conv.getPadsLow(), conv.getPadsHigh(),
+                                   norm, conv.getStrides(), conv.getDilations(), conv.getPadsLow(), conv.getPadsHigh(),
                                    conv.getGroups());
     addWorkspace(call, state);
     return success();

@@ -105,7 +105,8 @@ private:
       return launch.emitError() << "expected a kernel without scratch in a loop, got one with " << shape.scratchBytes
                                 << " bytes";
     auto scratch = MemRefType::get({shape.scratchBytes}, builder.getI8Type());
-    launch.getBuffersMutable().append(rt::AllocOp::create(builder, launch.getLoc(), scratch, IntegerAttr()).getResult());
+    launch.getBuffersMutable().append(
+        rt::AllocOp::create(builder, launch.getLoc(), scratch, IntegerAttr()).getResult());
     return success();
   }
 

@@ -63,17 +63,16 @@ struct LaunchBuffers {
   SmallVector<MemRefType> inputTypes, outputTypes;
   SmallVector<int64_t> alignments;
 
-  LogicalResult addInputs(FusionOp fusion, BufferizationState &state) {
+  void addInputs(FusionOp fusion, BufferizationState &state) {
     bool flat = state.policy.bundles == BufferizationPolicy::Bundles::Flat && isBundle(fusion);
     for (Value input : fusion.getInputs()) {
-      FailureOr<Value> operand = state.buffer(input);
-      if (flat && failed(operand = state.dense(fusion.getLoc(), *operand, rowMajor(tensorType(input).getRank()))))
-        return failure();
-      operands.push_back(*operand);
-      inputTypes.push_back(bufferTypeOf(*operand));
-      alignments.push_back(state.alignmentOf(*operand));
+      Value operand = state.buffer(input);
+      if (flat)
+        operand = state.dense(fusion.getLoc(), operand, rowMajor(tensorType(input).getRank()));
+      operands.push_back(operand);
+      inputTypes.push_back(bufferTypeOf(operand));
+      alignments.push_back(state.alignmentOf(operand));
     }
-    return success();
   }
   void addOutputs(FusionOp fusion, BufferizationState &state) {
     for (Value output : fusion.getOutputs()) {
@@ -91,19 +90,20 @@ struct FusionBufferization : Bufferizable::ExternalModel<FusionBufferization, Fu
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
     auto fusion = cast<FusionOp>(op);
     BroadcastOp broadcast = onlyBroadcast(fusion);
-    if (!broadcast || state.isWantedInPlace(fusion.getOutputs()[0]))
-      return launch(fusion, state);
+    if (!broadcast || state.isWantedInPlace(fusion.getOutputs()[0])) {
+      launch(fusion, state);
+      return success();
+    }
     Value from = state.buffer(fusion.getInputs()[0]);
     state.setBuffer(fusion.getOutputs()[0], repeated(broadcast, from, fusion.getLoc(), state));
     return success();
   }
 
 private:
-  static LogicalResult launch(FusionOp fusion, BufferizationState &state) {
+  static void launch(FusionOp fusion, BufferizationState &state) {
     Location loc = fusion.getLoc();
     LaunchBuffers buffers;
-    if (failed(buffers.addInputs(fusion, state)))
-      return failure();
+    buffers.addInputs(fusion, state);
     buffers.addOutputs(fusion, state);
     // Nothing to compute: the results have no elements.
     if (llvm::all_of(buffers.outputTypes, [](MemRefType type) { return type.getNumElements() == 0; })) {
@@ -111,10 +111,9 @@ private:
         Value place = buffers.places[i];
         state.setBuffer(output, place ? place : state.allocate(loc, buffers.outputTypes[i]));
       }
-      return success();
+      return;
     }
-    func::FuncOp kernel =
-        state.kernels.get(fusion, buffers.inputTypes, buffers.outputTypes, buffers.alignments);
+    func::FuncOp kernel = state.kernels.get(fusion, buffers.inputTypes, buffers.outputTypes, buffers.alignments);
     SmallVector<Value> all(buffers.operands);
     for (auto [i, output] : llvm::enumerate(fusion.getOutputs())) {
       Value place = buffers.places[i];
@@ -126,7 +125,6 @@ private:
       launch.setInfinite(true);
       state.mayHoldInfinity.insert_range(fusion.getOutputs());
     }
-    return success();
   }
 };
 

@@ -63,7 +63,7 @@ size_t mergeBatches(Matrices &a, Matrices &b, Matrices &d) {
 }
 
 /// An 8-bit operand as calls take it: with the depth innermost.
-FailureOr<Value> float8Operand(Location loc, Value memref, bool depthLast, BufferizationState &state) {
+Value float8Operand(Location loc, Value memref, bool depthLast, BufferizationState &state) {
   MemRefType type = bufferTypeOf(memref);
   Order order = rowMajor(type.getRank());
   if (!depthLast)
@@ -72,19 +72,14 @@ FailureOr<Value> float8Operand(Location loc, Value memref, bool depthLast, Buffe
 }
 
 /// Row-major copies of `memrefs` where they are not that themselves.
-LogicalResult makeDense(Location loc, ArrayRef<Value *> memrefs, BufferizationState &state) {
-  for (Value *memref : memrefs) {
-    FailureOr<Value> copied = state.dense(loc, *memref, rowMajor(bufferTypeOf(*memref).getRank()));
-    if (failed(copied))
-      return failure();
-    *memref = *copied;
-  }
-  return success();
+void makeDense(Location loc, ArrayRef<Value *> memrefs, BufferizationState &state) {
+  for (Value *memref : memrefs)
+    *memref = state.dense(loc, *memref, rowMajor(bufferTypeOf(*memref).getRank()));
 }
 
 /// `memref`, or a copy of it whose rows begin at aligned addresses: states lie as their checkpoints do, arguments as
 /// their callers have them. `rows` are the other operand's, which each element is multiplied with.
-FailureOr<Value> alignedOperand(Location loc, Value memref, int64_t rows, BufferizationState &state) {
+Value alignedOperand(Location loc, Value memref, int64_t rows, BufferizationState &state) {
   MemRefType type = bufferTypeOf(memref);
   const int64_t alignment = state.policy.alignment;
   if (type.getRank() != 2 || rows < state.policy.rowsWorthAligning || spanBytes(type) < state.policy.bytesWorthAligning)
@@ -103,8 +98,7 @@ FailureOr<Value> alignedOperand(Location loc, Value memref, int64_t rows, Buffer
     return memref;
   MemRefType dense = bufferType(shape, type.getElementType(), denseStrides(shape, rowMajor(2)));
   Value copy = state.allocate(loc, withAlignedRows(dense, alignment));
-  if (failed(state.convert(loc, state.view(loc, memref, shape, strides), copy)))
-    return failure();
+  state.convert(loc, state.view(loc, memref, shape, strides), copy);
   Sizes padded = stridesOf(bufferTypeOf(copy));
   turn(padded);
   return state.view(loc, copy, type.getShape(), padded);
@@ -136,27 +130,19 @@ LogicalResult findOperands(library::GemmOp gemm, Call &call, BufferizationState 
   bool native = state.policy.float8 != Float8::None &&
                 library::GemmOp::takesFloat8(tensorType(gemm.getA()), tensorType(gemm.getB()));
   for (int i = 0; i < 2; ++i) {
-    FailureOr<Value> found = operands[i];
     if (state.policy.float8 == Float8::Every || bufferTypeOf(operands[i]).getElementTypeBitWidth() != 8)
       continue;
     if (!native)
       return gemm.emitOpError() << "expected 8-bit operands that the library multiplies, got others: run "
                                    "fusion-widen-operands";
-    found = float8Operand(loc, operands[i], (i == 0) != transposed[i], state);
-    if (failed(found))
-      return failure();
-    operands[i] = *found;
+    operands[i] = float8Operand(loc, operands[i], (i == 0) != transposed[i], state);
   }
   for (auto [memref, flag] : llvm::zip_equal(operands, transposed))
-    if (!Matrices(bufferTypeOf(memref), flag).hasUnitStride() && failed(makeDense(loc, {&memref}, state)))
-      return failure();
+    if (!Matrices(bufferTypeOf(memref), flag).hasUnitStride())
+      makeDense(loc, {&memref}, state);
   ArrayRef<int64_t> product = tensorType(gemm.getD()).getShape();
-  for (int i = 0; i < 2; ++i) {
-    FailureOr<Value> aligned = alignedOperand(loc, operands[i], product[product.size() - 1 - i], state);
-    if (failed(aligned))
-      return failure();
-    operands[i] = *aligned;
-  }
+  for (int i = 0; i < 2; ++i)
+    operands[i] = alignedOperand(loc, operands[i], product[product.size() - 1 - i], state);
   call.left = operands[0];
   call.right = operands[1];
   return success();
@@ -182,7 +168,7 @@ void findResult(library::GemmOp gemm, Call &call, BufferizationState &state) {
 }
 
 /// The tensor that the call exchanges with other calls: the operand of an activation, kept or read by its gradient.
-FailureOr<Value> findAux(library::GemmOp gemm, BufferizationState &state) {
+Value findAux(library::GemmOp gemm, BufferizationState &state) {
   if (gemm.getKept())
     return denseResult(gemm.getKept(), state);
   if (gemm.getAux())
@@ -200,9 +186,7 @@ struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, librar
     if (failed(findOperands(gemm, call, state)))
       return failure();
     findResult(gemm, call, state);
-    FailureOr<Value> aux = findAux(gemm, state);
-    if (failed(aux))
-      return failure();
+    Value aux = findAux(gemm, state);
     bool transposed[2] = {gemm.getTransposeA(), gemm.getTransposeB()};
     auto matrices = [&] {
       return std::array<Matrices, 3>{Matrices(bufferTypeOf(call.left), transposed[0]),
@@ -213,8 +197,7 @@ struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, librar
     auto &[a, b, d] = all;
     if (mergeBatches(a, b, d) > 2) {
       // Row-major batches always merge into one.
-      if (failed(makeDense(loc, {&call.left, &call.right}, state)))
-        return failure();
+      makeDense(loc, {&call.left, &call.right}, state);
       call.result = state.allocate(loc, state.ownType(gemm.getD(), rowMajor(tensorType(gemm.getD()).getRank())));
       call.flipped = false;
       all = matrices();
@@ -231,17 +214,15 @@ struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, librar
       std::reverse(scales.begin(), scales.end());
       epilogue = epilogue ? epilogue.transposed() : epilogue;
     }
-    FailureOr<Value> bias = Value();
-    if (gemm.getBias())
-      bias = state.dense(loc, state.buffer(gemm.getBias()), rowMajor(1));
-    if (failed(bias))
-      return failure();
+    Value bias = gemm.getBias() ? state.dense(loc, state.buffer(gemm.getBias()), rowMajor(1)) : Value();
     Value scale = gemm.getScale() ? state.buffer(gemm.getScale()) : Value();
     Value sums = gemm.getSums() ? denseResult(gemm.getSums(), state) : Value();
-    if (!epilogue && !*bias && !*aux && !sums && scales.empty() && !scale && d.batch.empty())
-      return multiplyRounded(gemm, call, {a, b, d}, state);
-    rt::GemmOp::create(state.builder, loc, shown(loc, call.left, a, state), shown(loc, call.right, b, state), *bias,
-                       scales, scale, *aux, sums, shown(loc, call.result, d, state), epilogue, gemm.getAlpha(),
+    if (!epilogue && !bias && !aux && !sums && scales.empty() && !scale && d.batch.empty()) {
+      multiplyRounded(gemm, call, {a, b, d}, state);
+      return success();
+    }
+    rt::GemmOp::create(state.builder, loc, shown(loc, call.left, a, state), shown(loc, call.right, b, state), bias,
+                       scales, scale, aux, sums, shown(loc, call.result, d, state), epilogue, gemm.getAlpha(),
                        gemm.getReadAsAttr());
     state.setBuffer(gemm.getD(), call.result);
     return success();
@@ -249,8 +230,8 @@ struct GemmBufferization : Bufferizable::ExternalModel<GemmBufferization, librar
 
 private:
   /// A plain product, over rounded extents where that is faster.
-  static LogicalResult multiplyRounded(library::GemmOp gemm, const Call &call, const std::array<Matrices, 3> &all,
-                                       BufferizationState &state) {
+  static void multiplyRounded(library::GemmOp gemm, const Call &call, const std::array<Matrices, 3> &all,
+                              BufferizationState &state) {
     Location loc = gemm.getLoc();
     auto matrix = [](Value memref, const Matrices &x) {
       return Matrix{memref, x.rows, x.cols, x.rowStride, x.colStride};
@@ -263,8 +244,7 @@ private:
     const bool keepsPitch =
         own.d.cols * elementBytes(bufferTypeOf(call.result).getElementType()) % state.policy.extentBytes == 0;
     const bool isOwn = call.isOwn && keepsPitch && bufferTypeOf(call.result).getRank() == 2;
-    if (failed(roundExtents(loc, own, isOwn, state)))
-      return failure();
+    roundExtents(loc, own, isOwn, state);
     rt::GemmOp::create(state.builder, loc, shown(own.a), shown(own.b), Value(), ValueRange(), Value(), Value(), Value(),
                        shown(own.d), library::EpilogueAttr(), gemm.getAlpha(), gemm.getReadAsAttr());
     const bool isReplaced = own.d.memref != call.result;
@@ -272,11 +252,12 @@ private:
     own.d.cols = all[2].cols;
     if (!isReplaced || !isOwn) {
       state.setBuffer(gemm.getD(), call.result);
-      return isReplaced ? state.convert(loc, shown(own.d), shown(matrix(call.result, all[2]))) : success();
+      if (isReplaced)
+        state.convert(loc, shown(own.d), shown(matrix(call.result, all[2])));
+      return;
     }
     state.setBuffer(gemm.getD(), shown(own.d));
     call.result.getDefiningOp()->erase();
-    return success();
   }
 
   static Value shown(Location loc, Value memref, const Matrices &m, BufferizationState &state) {

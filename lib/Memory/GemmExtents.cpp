@@ -57,11 +57,11 @@ public:
   }
 
   /// An operand with zeros behind it.
-  LogicalResult operand(Matrix &x, int64_t rows, int64_t cols) {
+  void operand(Matrix &x, int64_t rows, int64_t cols) {
     Matrix to = sized(x, rows, cols);
     if (!moves(x, to)) {
-      if (to.inner() != x.inner() && failed(clear(x, to.inner())))
-        return failure();
+      if (to.inner() != x.inner())
+        clear(x, to.inner());
     } else {
       place(to);
       // Rows behind the last one, or all of it, of which the copy leaves some.
@@ -71,11 +71,9 @@ public:
           state.view(loc, to.memref, {to.outer() - from, to.inner()}, {to.inner(), 1}, from * to.inner()));
       // By rows, so that one kernel copies either way.
       auto shown = [&](Matrix from) { return state.view(loc, from.memref, {x.outer(), x.inner()}, {from.pitch(), 1}); };
-      if (failed(state.convert(loc, shown(x), shown(to))))
-        return failure();
+      state.convert(loc, shown(x), shown(to));
     }
     x = to;
-    return success();
   }
 
   /// A result with room behind it.
@@ -103,11 +101,11 @@ private:
     x.pitch() = x.inner();
   }
   /// Zeros from the end of each row up to `inner`.
-  LogicalResult clear(Matrix x, int64_t inner) {
+  void clear(Matrix x, int64_t inner) {
     int64_t more = inner - x.inner();
     Value zeros = space(x, x.outer(), more);
     rt::ZeroOp::create(state.builder, loc, zeros);
-    return state.convert(loc, zeros, state.view(loc, x.memref, {x.outer(), more}, {x.pitch(), 1}, x.inner()));
+    state.convert(loc, zeros, state.view(loc, x.memref, {x.outer(), more}, {x.pitch(), 1}, x.inner()));
   }
 
   Location loc;
@@ -116,21 +114,20 @@ private:
 
 } // namespace
 
-LogicalResult mpt::memory::roundExtents(Location loc, GemmMatrices &call, bool isOwn, BufferizationState &state) {
+void mpt::memory::roundExtents(Location loc, GemmMatrices &call, bool isOwn, BufferizationState &state) {
   const BufferizationPolicy &policy = state.policy;
   const auto [m, k, n] = extentsOf(call);
   const Extents e = roundedExtents(call, policy.extentBytes);
   const int64_t work = 2 * m * k * n;
   if ((e.m == m && e.k == k && e.n == n) || std::min({m, k, n}) < policy.extentBytes ||
       work < policy.workWorthRounding || sizeOf(call.a) != 2 || sizeOf(call.b) != 2)
-    return success();
+    return;
   const int64_t bytes = Rounder::copied(call.a, e.m, e.k) + Rounder::copied(call.b, e.k, e.n) +
                         (isOwn ? 0 : Rounder::copied(call.d, e.m, e.n));
   if (work / policy.workOfCopiedByte < bytes)
-    return success();
+    return;
   Rounder rounding(loc, state);
-  if (failed(rounding.operand(call.a, e.m, e.k)) || failed(rounding.operand(call.b, e.k, e.n)))
-    return failure();
+  rounding.operand(call.a, e.m, e.k);
+  rounding.operand(call.b, e.k, e.n);
   rounding.result(call.d, e.m, e.n);
-  return success();
 }

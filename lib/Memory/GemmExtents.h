@@ -27,7 +27,7 @@ struct GemmMatrices {
 /// Where it pays, `call` with extents rounded up to whole pieces of BufferizationPolicy::extentBytes. The padding
 /// behind the operands is zero then, and nobody reads the padding behind the result. Where there is no room behind the
 /// result, `call.d.memref` becomes another buffer. `isOwn`: the result's readers take that one.
-llvm::LogicalResult roundExtents(mlir::Location loc, GemmMatrices &call, bool isOwn, BufferizationState &state);
+void roundExtents(mlir::Location loc, GemmMatrices &call, bool isOwn, BufferizationState &state);
 
 } // namespace mpt::memory
 

@@ -96,8 +96,7 @@ func::FuncOp KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, Arra
   types.append(outputs.begin(), outputs.end());
   auto &bucket = entries[hashOf(fusion, types)];
   for (Entry &entry : bucket)
-    if (entry.kernel.getArgumentTypes() == ArrayRef<Type>(types) &&
-        ArrayRef<int64_t>(entry.alignments) == alignments &&
+    if (entry.kernel.getArgumentTypes() == ArrayRef<Type>(types) && ArrayRef<int64_t>(entry.alignments) == alignments &&
         OperationEquivalence::isRegionEquivalentTo(&fusion.getBody(), &declaredFusion(entry.kernel).getBody(),
                                                    kIgnored))
       return entry.kernel;

@@ -13,8 +13,8 @@ namespace mpt::memory {
 /// Functions that one launch stands for: a GPU kernel may take several.
 llvm::SmallVector<mlir::func::FuncOp> partsOf(rt::LaunchOp launch);
 
-/// Declares kernels on demand and finds equal ones: same body, buffer types and alignments. A declared kernel is a private
-/// function whose body is its fusion, between tensors of its buffers:
+/// Declares kernels on demand and finds equal ones: same body, buffer types and alignments. A declared kernel is a
+/// private function whose body is its fusion, between tensors of its buffers:
 ///
 ///     func.func private @kernel0(%a: memref<8xf32>, %b: memref<8xf32>) attributes {mpt.kernel, mpt.ops = "relu"} {
 ///       %x = bufferization.to_tensor %a restrict : memref<8xf32> to tensor<8xf32>

@@ -20,16 +20,14 @@ template <typename Op> struct RecurrenceBufferization : Bufferizable::ExternalMo
 
   LogicalResult bufferize(Operation *op, BufferizationState &state) const {
     auto source = cast<Op>(op);
-    if (state.policy.recurrences == BufferizationPolicy::Recurrences::Loop)
-      return loopOverSteps(source, state);
+    if (state.policy.recurrences == BufferizationPolicy::Recurrences::Loop) {
+      loopOverSteps(source, state);
+      return success();
+    }
     Location loc = op->getLoc();
     SmallVector<Value> inputs, outputs;
-    for (Value operand : op->getOperands()) {
-      FailureOr<Value> found = state.dense(loc, state.buffer(operand), rowMajor(tensorType(operand).getRank()));
-      if (failed(found))
-        return failure();
-      inputs.push_back(*found);
-    }
+    for (Value operand : op->getOperands())
+      inputs.push_back(state.dense(loc, state.buffer(operand), rowMajor(tensorType(operand).getRank())));
     for (Value result : op->getResults())
       outputs.push_back(state.denseResult(result, rowMajor(tensorType(result).getRank())));
     constexpr bool backward = std::is_same_v<Op, RecurrenceBackwardOp>;

@@ -83,9 +83,9 @@ public:
   ForwardPass(RecurrenceOp op, BufferizationState &state)
       : RecurrentPass(op, state, true), isLstm(cell == RecurrentCell::lstm), isGru(cell == RecurrentCell::gru) {}
 
-  LogicalResult run() {
+  void run() {
     if (!makeResults())
-      return success();
+      return;
     operand = operandScratch();
     if (isLstm || isGru)
       running = wideScratch();
@@ -101,7 +101,6 @@ public:
       runResetFirst();
     else
       runInOne();
-    return success(!loop.failed);
   }
 
 private:
@@ -175,11 +174,11 @@ public:
   BackwardPass(RecurrenceBackwardOp op, BufferizationState &state)
       : RecurrentPass(op, state, false), isLstm(cell == RecurrentCell::lstm), isGru(cell == RecurrentCell::gru) {}
 
-  LogicalResult run() {
+  void run() {
     if (!makeResults()) {
       for (Value result : op->getResults().drop_front())
         loop.fill(state.buffer(result));
-      return success();
+      return;
     }
     operand = operandScratch(gates);
     loop.fill((sums = wideScratch()).memref);
@@ -197,7 +196,6 @@ public:
       repeat(1, whole(initial));
     }
     finish();
-    return success(!loop.failed);
   }
 
 private:
@@ -303,9 +301,5 @@ private:
 
 } // namespace
 
-LogicalResult mpt::memory::loopOverSteps(RecurrenceOp op, BufferizationState &state) {
-  return ForwardPass(op, state).run();
-}
-LogicalResult mpt::memory::loopOverSteps(RecurrenceBackwardOp op, BufferizationState &state) {
-  return BackwardPass(op, state).run();
-}
+void mpt::memory::loopOverSteps(RecurrenceOp op, BufferizationState &state) { ForwardPass(op, state).run(); }
+void mpt::memory::loopOverSteps(RecurrenceBackwardOp op, BufferizationState &state) { BackwardPass(op, state).run(); }

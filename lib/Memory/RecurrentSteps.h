@@ -7,8 +7,8 @@
 
 namespace mpt::memory {
 
-llvm::LogicalResult loopOverSteps(RecurrenceOp op, BufferizationState &state);
-llvm::LogicalResult loopOverSteps(RecurrenceBackwardOp op, BufferizationState &state);
+void loopOverSteps(RecurrenceOp op, BufferizationState &state);
+void loopOverSteps(RecurrenceBackwardOp op, BufferizationState &state);
 
 } // namespace mpt::memory
 

@@ -49,9 +49,7 @@ Value StepLoop::read(Value tensor) {
                               [](auto dimension) { return std::get<0>(dimension) > 1 && std::get<1>(dimension) == 0; });
   if (!repeats && (type.getShape().back() == 1 || strides.back() == 1))
     return memref;
-  FailureOr<Value> copied = state.dense(loc, memref, rowMajor(type.getRank()));
-  failed |= llvm::failed(copied);
-  return failed ? memref : *copied;
+  return state.dense(loc, memref, rowMajor(type.getRank()));
 }
 
 Value StepLoop::scratch(int64_t rows, int64_t columns, Type element) {
@@ -98,8 +96,6 @@ int64_t StepLoop::alignmentOf(const StepView &view) const {
 }
 
 void StepLoop::launch(ArrayRef<StepView> inputs, ArrayRef<StepView> outputs, Formula formula) {
-  if (failed)
-    return;
   OwningOpRef<Operation *> made = fusionOf(loc, inputs, outputs, formula);
   auto fusion = cast<FusionOp>(*made);
   SmallVector<MemRefType> types[2];
@@ -128,7 +124,7 @@ void StepLoop::gemm(StepView a, Value b, bool transposed, StepView d) {
 }
 
 void StepLoop::repeat(int64_t count, llvm::function_ref<void()> body) {
-  if (failed || count < 1)
+  if (count < 1)
     return;
   if (count == 1)
     return body();

@@ -15,7 +15,7 @@ struct StepView {
 };
 using StepViews = llvm::SmallVector<StepView>;
 
-/// Makes calls for one step, and repeats them. A call that fails leaves `failed`, and nothing more is made.
+/// Makes calls for one step, and repeats them.
 class StepLoop {
 public:
   /// The arithmetic of a kernel on its inputs, in FP32.
@@ -43,8 +43,6 @@ public:
   void fill(mlir::Value memref) { rt::ZeroOp::create(state.builder, loc, memref); }
   /// The calls that `body` makes, `count` times.
   void repeat(int64_t count, llvm::function_ref<void()> body);
-
-  bool failed = false;
 
 private:
   mlir::Value use(const StepView &view);

@@ -51,13 +51,13 @@ public:
     return view(loc, memref, as.shape, as.strides, as.offset);
   }
   /// Copies bytes where both buffers lie alike, else by a kernel.
-  llvm::LogicalResult copy(mlir::Location loc, mlir::Value from, mlir::Value to);
+  void copy(mlir::Location loc, mlir::Value from, mlir::Value to);
   /// Copies by a kernel, which converts where element types differ.
-  llvm::LogicalResult convert(mlir::Location loc, mlir::Value from, mlir::Value to);
+  void convert(mlir::Location loc, mlir::Value from, mlir::Value to);
   /// Launches `kernel`, of which phase kernels decides how far it runs.
   rt::LaunchOp launch(mlir::Location loc, mlir::func::FuncOp kernel, mlir::ValueRange buffers, int64_t inputs);
   /// `memref` itself when dense in `order`, else a copy that is.
-  llvm::FailureOr<mlir::Value> dense(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);
+  mlir::Value dense(mlir::Location loc, mlir::Value memref, llvm::ArrayRef<int64_t> order);
   /// The buffer of a result that a call writes dense in `order`: its place if that is, else one of its own.
   mlir::Value denseResult(mlir::Value tensor, llvm::ArrayRef<int64_t> order);
   /// Bytes that the address of `memref` is a multiple of, up to the policy's largest alignment.
