@@ -10,6 +10,7 @@
 #include "mpt/Precision/BuiltinPolicies.h"
 #include "mpt/Precision/Policy.h"
 #include "mpt/Support/NearNames.h"
+#include "passes/Pipelines.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
@@ -439,8 +440,8 @@ std::vector<Flag> targetFlags() {
 std::vector<Flag> runFlags() {
   using Options = CompileOptions;
   return {
-      {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, kPhaseNames)},
-      {"--to", "PHASE", "last phase to run; the module is printed", choice(&Options::to, kPhaseNames)},
+      {"--from", "PHASE", "first phase to run on an .mlir input", choice(&Options::from, phaseNames())},
+      {"--to", "PHASE", "last phase to run; the module is printed", choice(&Options::to, phaseNames())},
       {"--report", "KIND",
        "precision, memory or kernels, to standard output or =FILE (.json; precision also .html; repeatable)",
        addReport},
@@ -485,6 +486,16 @@ constexpr FlagGroup groups[] = {
 };
 
 } // namespace
+
+StringRef mpt::phaseNames() {
+  static const std::string names = [] {
+    std::string joined;
+    for (const Phase &phase : compilerPhases())
+      joined += (phase.name + "|").str();
+    return joined + "target"; // which emits behind them
+  }();
+  return names;
+}
 
 ArrayRef<FlagGroup> mpt::flagGroups() { return groups; }
 

@@ -11,9 +11,8 @@
 
 namespace mpt {
 
-/// The phases in their order, as --from and --to take them.
-inline constexpr llvm::StringLiteral kPhaseNames =
-    "import|training|precision|distribution|fusion|library|memory|target";
+/// The phases in their order, as --from and --to take them: `import|training|...|target`.
+llvm::StringRef phaseNames();
 
 /// Stores a flag's value; returns the expected form when it does not fit.
 using Setter = std::function<std::optional<std::string>(CompileOptions &, llvm::StringRef)>;

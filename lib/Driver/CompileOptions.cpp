@@ -85,7 +85,7 @@ std::string CompileOptions::flagOfStepFile() const {
 
 /// A report is of a phase's result, and memory is planned for libraries alone: other reports and limits are refused.
 static Error checkProducts(const CompileOptions &options) {
-  auto order = [](StringRef phase) { return kPhaseNames.find(phase); };
+  auto order = [](StringRef phase) { return phaseNames().find(phase); };
   const bool writesOnnx = options.emit == EmitKind::ONNX;
   if (options.products && (options.memoryBudget || options.debugNonfinite))
     return bad("expected a library of the model for --memory-budget and --debug-nonfinite, got --emit=products");
