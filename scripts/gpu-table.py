@@ -88,12 +88,12 @@ def unaligned(opt, module) -> int:
     return done.stderr.count("error: ") or done.returncode
 
 
-def lower(opt, given: str, policy: str, arch: str, module: pathlib.Path) -> None:
+def lower(opt, given: str, policy: str, arch: str, module: pathlib.Path, phase: str = "memory") -> None:
     model, _, bind = given.partition(":")
     own = pathlib.Path(model).parent / "optimizer"
     optimizer = own.read_text().strip() if own.exists() else "adamw,lr=1e-3"
-    budget.call(opt, model, f"--policy={policy}", f"--optimizer={optimizer}", "--target=cuda", f"--arch={arch}", "--to=memory", "--emit=mlir", "--quiet",
-                *([f"--bind={bind}"] if bind else []), "-o", module)
+    budget.call(opt, model, f"--policy={policy}", f"--optimizer={optimizer}", "--target=cuda", f"--arch={arch}", f"--to={phase}", "--emit=mlir",
+                "--quiet", *([f"--bind={bind}"] if bind else []), "-o", module)
 
 
 def launches_of(text: str) -> dict[str, int]:

@@ -97,9 +97,14 @@ class SparseMemory(Memory):
             padded = np.zeros(-(-buffer.size // PAGE) * PAGE, np.uint8)
             padded[:buffer.size] = buffer
             return padded.reshape(-1, PAGE)[pages]
+        count = PAGE // TYPES[buffer.element].itemsize
+        return np.ascontiguousarray(self._first(one, pages[:, None] * count + np.arange(count))).view(np.uint8)
+
+    def _first(self, one, elements):
+        """The numbers that a buffer begins with, at `elements`."""
+        buffer = self.buffers[one]
         kind = TYPES[buffer.element]
-        count = PAGE // kind.itemsize
-        place = (pages[:, None] * count + np.arange(count)).astype(np.uint64) + np.uint64(one << 40)
+        place = elements.astype(np.uint64) + np.uint64(one << 40)
         bits = (place * STEP >> np.uint64(41)).astype(np.int64)  # 23 of them
         if buffer.element[0] in "fb":  # floating-point
             values = bits.astype(np.float32) * np.float32(2.0**-22) - np.float32(1)
@@ -108,4 +113,22 @@ class SparseMemory(Memory):
         else:
             low, high = self.indices
             values = low + bits % (high - low + 1)
-        return np.ascontiguousarray(values.astype(kind)).view(np.uint8)
+        return values.astype(kind)
+
+    def _number(self, argument) -> int:
+        return int(np.searchsorted(self.starts, self.addresses[argument]))
+
+    def first(self, argument, elements):
+        """Elements of an argument before any block ran: floats, integers or flags."""
+        values = self._first(self._number(argument), np.asarray(elements, np.int64))
+        return values.astype(np.float64) if values.dtype.kind not in "biu" else values
+
+    def written(self, argument):
+        """Places and values of the elements of an argument that blocks have written, all bytes of each."""
+        one = self._number(argument)
+        kind = TYPES[self.buffers[one].element]
+        pages = np.flatnonzero(self.slots[self.offsets[one]:self.offsets[one] - (-self.sizes[one] // PAGE)])
+        at = (self.slots[self.offsets[one] + pages].astype(np.int64)[:, None] * PAGE + np.arange(PAGE)).reshape(len(pages), PAGE // kind.itemsize, kind.itemsize)
+        own = (self.blocks.writer[at] != -1).all(axis=2)
+        places = (pages[:, None] * (PAGE // kind.itemsize) + np.arange(PAGE // kind.itemsize))[own]
+        return places, np.ascontiguousarray(self.data[at[own]]).reshape(-1).view(kind)

@@ -11,12 +11,17 @@ may be written in place is.
 Left out by schedule, SKIPPED: the two kernels of a scatter that follow its lists of links, which the kernels before them make in scratch; random lists
 lead outside. Labels that a loss ignores, negative indices and the loops of matrices (libraries' kernels) do not occur. A bundle updates many tensors at
 once, each with blocks of its own: only the blocks named above run.
+
+In two policies elements that the blocks have written are compared with the kernel's fusion (kernel_meaning.py), but for sums that several blocks or
+launches make together, pooling and scatters.
 """
 import dataclasses
 import math
 import os
 import re
 
+import kernel_meaning
+import numpy as np
 import ptx_launch
 import ptx_machine
 import ptx_text
@@ -31,6 +36,8 @@ ARCH = "sm_90"
 POLICIES = ["fp32", "amp-bf16", "autocast-cuda-bf16", "amp-f16", "fp8-hybrid", "als-f16"]  # of benchmarks/gpu/pack.py
 SKIPPED = {"scatter-sums", "scatter-joins"}
 LONG, VERY_LONG = 800, 5000  # instructions of a block
+COMPARED = ["amp-bf16", "fp8-hybrid"]  # policies whose values are compared with the fusions
+POINTS = 24  # elements of a result that are compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +95,8 @@ def form_of(piece: str) -> str:
     return block + re.sub(r"\d+", "N", re.sub(r"(?<=[<x])(?:\d+x)+", "", re.sub(r"mpt\.\w+ = array<[^>]*>", "", piece)))
 
 
-def problem_of(kernel, launch: Launch, indices, again=False) -> str:
-    """The blocks' first fault, or nothing. `again`: after a kernel of the same form."""
+def problem_of(kernel, launch: Launch, indices, again=False, check=lambda memory: "") -> str:
+    """The blocks' first fault, or nothing. `again`: after a kernel of the same form. `check` looks at the memory that they leave."""
     memory, left = SparseMemory(launch.buffers, kernel.tables, indices, launch.in_place), 2 if again else 3
     try:
         memory.begin()
@@ -101,7 +108,35 @@ def problem_of(kernel, launch: Launch, indices, again=False) -> str:
                 break
     except (ptx_machine.Fault, ptx_machine.Unknown) as problem:
         return f"{type(problem).__name__}: {problem}"
-    return ""
+    return check(memory)
+
+
+@dataclasses.dataclass
+class Values:
+    """Compares elements that blocks have written with the meaning of their kernels, and lists the results that it could not."""
+    kernels: dict
+    compared: int = 0  # finite ones
+    left_out: list = dataclasses.field(default_factory=list)
+
+    def check(self, name: str, code: str):
+        """For problem_of(). Sums of several launches or blocks are not whole after a few blocks."""
+        kernel = self.kernels.get(name)
+        if kernel is None or re.search(r"\b(atom|red)\.", code):
+            self.left_out.append(f"{name}: blocks share its results")
+            return lambda memory: ""
+        return lambda memory: self.problem(name, kernel, memory)
+
+    def problem(self, name, kernel, memory) -> str:
+        for output, argument in enumerate(kernel.outputs):
+            places, values = memory.written(argument)
+            chosen = np.unique(np.linspace(0, len(places) - 1, min(POINTS, len(places))).astype(np.int64))
+            try:
+                if text := kernel_meaning.difference(kernel, output, places[chosen], values[chosen], memory.first):
+                    return text
+                self.compared += int(np.isfinite(values[chosen].astype(np.float64)).sum())
+            except kernel_meaning.Unknown as unknown:
+                self.left_out.append(f"{name}, result {output}: {unknown}")
+        return ""
 
 
 def emitted(pieces, folder) -> list:
@@ -111,6 +146,15 @@ def emitted(pieces, folder) -> list:
     table.budget.call(tool().with_name("mpt-opt"), module, f"--lowering-emit-ptx=arch={ARCH} file={ptx}", "-o", os.devnull)
     kernels = ptx_text.parse(ptx.read_text())
     return [kernels[f"k{number}"] for number in range(len(pieces))]
+
+
+def meanings(model, policy, launched, folder) -> Values:
+    """Of a step's kernels that are one launch each."""
+    opt = tool().with_name("mpt-opt")
+    table.lower(opt, model, policy, ARCH, folder / "buffers.mlir", phase="buffers")
+    table.budget.call(opt, folder / "buffers.mlir", "--mlir-print-op-generic", "-o", folder / "generic.mlir")
+    found = kernel_meaning.declared((folder / "generic.mlir").read_text())
+    return Values({own: kernel for own, kernel in found.items() if f"{own}_1" not in launched})
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +172,7 @@ def test_blocks_hold(models, known, tmp_path, name, policy):  # noqa: F811
     text, new, wrong = module.read_text(), [], []
     kernels = table.corpus.named_kernels(text)
     assert len(kernels) >= 40
+    values = meanings(f"{models(name)}:batch={BATCH[name]}", policy, {own for own, _ in kernels}, tmp_path) if policy in COMPARED else Values({})
     for own, piece in kernels:
         launch = launch_of(piece)
         if launch.schedule not in SKIPPED and table.corpus.key_of(piece) not in known:
@@ -141,9 +186,42 @@ def test_blocks_hold(models, known, tmp_path, name, policy):  # noqa: F811
             if code in known:
                 continue
             known.add(code)
-        if problem := problem_of(kernel, launch, index_range(text), again):
+        if problem := problem_of(kernel, launch, index_range(text), again, values.check(own, str(kernel.code))):
             wrong.append(f"{name}, {policy}: {own}, {launch.schedule} ({launch.ops}), grid {launch.grid} of {launch.block}: {problem}")
     assert not wrong, "\n".join(wrong)
+    assert policy not in COMPARED or values.compared >= 500, values.left_out
+
+
+RELU = """func.func private @kernel0(%a: memref<64x1000xbf16>, %b: memref<64x1000xf32>, %c: memref<64xf32>) attributes {mpt.kernel, mpt.ops = "relu"} {
+  %t = bufferization.to_tensor %a restrict : memref<64x1000xbf16> to tensor<64x1000xbf16>
+  %r:2 = mpt.fusion(%t) : (tensor<64x1000xbf16>) -> (tensor<64x1000xf32>, tensor<64xf32>) {
+  ^bb0(%x: tensor<64x1000xbf16>):
+    %w = mpt.cast %x : tensor<64x1000xbf16> to tensor<64x1000xf32>
+    %0 = mpt.relu %w : tensor<64x1000xf32>
+    %1 = mpt.reduce sum %0 {axes = array<i64: 1>} : (tensor<64x1000xf32>) -> tensor<64xf32>
+    mpt.yield %0, %1 : tensor<64x1000xf32>, tensor<64xf32>
+  }
+  bufferization.materialize_in_destination %r#0 in restrict writable %b : (tensor<64x1000xf32>, memref<64x1000xf32>) -> ()
+  bufferization.materialize_in_destination %r#1 in restrict writable %c : (tensor<64xf32>, memref<64xf32>) -> ()
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("change, by, found", [
+    ("", "", ""), ("mpt.relu %w", "mpt.abs %w", "elements of result 0"), ("mpt.relu %w", "mpt.neg %w", "elements of result 0"),
+    ("reduce sum", "reduce mean", "elements of result 1")])
+def test_wrong_values_are_found(tmp_path, change, by, found):
+    opt = tool().with_name("mpt-opt")
+    for name, text in (("right", RELU), ("other", RELU.replace(change, by))):
+        (tmp_path / name).write_text(text)
+    table.budget.call(opt, tmp_path / "right", f"--lowering-emit-kernels=target=cuda flags=--arch={ARCH}", "-o", tmp_path / "m.mlir")
+    table.budget.call(opt, tmp_path / "other", "--mlir-print-op-generic", "-o", tmp_path / "g.mlir")
+    (own, piece), = table.corpus.named_kernels((tmp_path / "m.mlir").read_text())
+    kernel, = emitted([piece], tmp_path)
+    values = Values(kernel_meaning.declared((tmp_path / "g.mlir").read_text()))
+    problem = problem_of(kernel, launch_of(piece), (0, 9), check=values.check(own, str(kernel.code)))
+    assert found in problem if found else problem == "" and values.compared > POINTS, (problem, values.left_out)
 
 
 # Two teams of 64 threads of a block, one column each: every thread's sum goes to shared memory, where the first warp of each team adds the second's.
