@@ -152,7 +152,7 @@ struct WindowSums {
   const int64_t channels = sources / d.groups, columns = results / d.groups, panels = (columns + nr - 1) / nr,
                 panel = taps * channels * nr;
   // Few results would leave lanes of their vectors idle that neighbouring windows of a line fill.
-  const bool byLines = forward && taps > 1 && columns <= lineColumns &&shareOfLanes(d.out[2]) > shareOfLanes(columns);
+  const bool byLines = forward && taps > 1 && shareOfLanes(d.out[2]) > shareOfLanes(columns) && columns <= lineColumns;
   const int64_t span = byLines ? 8 : 8 * gemmKernels().mr; // windows, or lines of them, of a task
   // Few channels: neighbours along a line make one run, for which filters go by kernel position, then channel.
   const bool joins = forward && !byLines && d.groups == 1 && d.dilation[2] == 1 && channels < 32;
