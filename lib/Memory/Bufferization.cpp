@@ -8,6 +8,7 @@
 #include "mpt/Dialect/Dist/DistDialect.h"
 #include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Dialect/MPT/OrderedSums.h"
 #include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Interfaces/RuntimeCall.h"
 #include "mpt/Memory/Layout.h"
@@ -197,9 +198,25 @@ static func::FuncOp signatureOf(func::FuncOp source) {
   return target;
 }
 
+/// Sums of gradients in a fusion state their part: they need no order.
+static void stateSums(FusionOp fusion, const TrainingParts &parts) {
+  DenseSet<Value> gradients;
+  Block &body = fusion.getBody().front();
+  for (auto [argument, operand] : llvm::zip_equal(body.getArguments(), fusion->getOperands()))
+    if (parts.isGradient(operand))
+      gradients.insert(argument);
+  for (Operation &op : body.without_terminator())
+    if (llvm::any_of(op.getOperands(), [&](Value operand) { return gradients.contains(operand); })) {
+      gradients.insert(op.getResults().begin(), op.getResults().end());
+      if (isa<ReduceOp>(op))
+        statePart(&op, TrainingPart::backward);
+    }
+}
+
 static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels, const BufferizationPolicy &policy) {
   BufferizationState state(source, signatureOf(source), kernels, policy);
   TrainingParts parts(source);
+  const bool isOrdered = hasOrderedSums(source);
   Block &body = state.target.front();
   for (Operation &op : source.front()) {
     Operation *last = body.empty() ? nullptr : &body.back();
@@ -207,10 +224,12 @@ static LogicalResult bufferizeFunction(func::FuncOp source, KernelTable &kernels
     if (!bufferizable)
       return op.emitOpError() << "expected a library call, a view or a fusion; run the fusion and library passes "
                                  "before --memory-bufferize";
+    if (auto fusion = dyn_cast<FusionOp>(op); fusion && isOrdered)
+      stateSums(fusion, parts);
     if (failed(bufferizable.bufferize(state)))
       return failure();
-    // Buffers do not tell which calls read a gradient.
-    if (parts.isForward(&op))
+    // Buffers do not tell which calls compute a gradient.
+    if (llvm::none_of(op.getResults(), [&](Value result) { return parts.isGradient(result); }))
       continue;
     for (Operation &made : llvm::make_range(last ? std::next(last->getIterator()) : body.begin(), body.end()))
       if (auto call = dyn_cast<RuntimeCall>(made); call && isLibraryCall(call.getCallKind()))

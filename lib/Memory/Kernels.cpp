@@ -3,6 +3,7 @@
 #include "Kernels.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -42,6 +43,12 @@ std::string opsOf(FusionOp fusion) {
       },
       ", ");
   return text.empty() ? "copy" : text;
+}
+
+/// Sums of gradients may be emitted otherwise than sums of the forward pass (Bufferization.cpp).
+bool haveEqualParts(FusionOp a, FusionOp b) {
+  return llvm::equal(a.getBody().front(), b.getBody().front(),
+                     [](Operation &x, Operation &y) { return statedPart(&x) == statedPart(&y); });
 }
 
 } // namespace
@@ -98,7 +105,8 @@ func::FuncOp KernelTable::get(FusionOp fusion, ArrayRef<MemRefType> inputs, Arra
   for (Entry &entry : bucket)
     if (entry.kernel.getArgumentTypes() == ArrayRef<Type>(types) && ArrayRef<int64_t>(entry.alignments) == alignments &&
         OperationEquivalence::isRegionEquivalentTo(&fusion.getBody(), &declaredFusion(entry.kernel).getBody(),
-                                                   kIgnored))
+                                                   kIgnored) &&
+        haveEqualParts(fusion, declaredFusion(entry.kernel)))
       return entry.kernel;
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   auto kernel = func::FuncOp::create(builder, fusion.getLoc(), "kernel" + std::to_string(count++),

@@ -3,6 +3,7 @@
 #include "mpt/Dialect/RT/AbiWords.h"
 
 #include "mpt/Dialect/MPT/OrderedSums.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -45,16 +46,8 @@ int64_t flagOf(library::GemmSum sum) {
   llvm_unreachable("a sum without a flag");
 }
 
-int64_t orderOf(Operation *call) { return hasOrderedSums(call) ? MPT_GEMM_ORDERED : 0; }
-
-/// A function that trains: its transposed convolutions are gradients.
-bool hasGradients(Operation *call) {
-  return call->getParentOfType<func::FuncOp>()
-      .walk([](rt::ConvOp other) {
-        return other.getKind() == ConvKind::backward_weights ? WalkResult::interrupt() : WalkResult::advance();
-      })
-      .wasInterrupted();
-}
+/// Gradients are of a batch as a whole: their sums need no order.
+int64_t orderOf(Operation *call) { return hasOrderedSums(call) && !statedPart(call) ? MPT_GEMM_ORDERED : 0; }
 
 /// The MPT_GEMM_* flags of the epilogue and operands of `gemm`.
 int64_t flagsOf(GemmOp gemm) {
@@ -174,8 +167,7 @@ mpt_conv_desc mpt::rt::describe(ConvOp conv, bool native) {
   desc.x_type = runtimeType(x.getElementType());
   desc.w_type = runtimeType(w.getElementType());
   desc.y_type = runtimeType(y.getElementType());
-  if (conv.getKind() == ConvKind::forward || !hasGradients(conv))
-    desc.flags = orderOf(conv);
+  desc.flags = orderOf(conv);
   bool all = desc.x_type == MPT_BFLOAT16 && desc.w_type == MPT_BFLOAT16 && desc.y_type == MPT_BFLOAT16;
   desc.workspace_bytes = mpt_conv_workspace(&desc, native && all);
   return desc;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loop lowering of reductions: loops over the reduced axes, with vector accumulators that a fixed tree folds.
 #include "mpt/Dialect/MPT/TensorTypes.h"
+#include "mpt/Dialect/Train/TrainingParts.h"
 #include "mpt/Interfaces/FusionRole.h"
 #include "mpt/Lowering/Emission/MathFunctions.h"
 #include "mpt/Lowering/Emission/Reductions.h"
@@ -21,13 +22,13 @@ int64_t mpt::extentOf(ArrayRef<int64_t> shape, ArrayRef<int64_t> axes) {
 namespace {
 
 /// The running value of `op`. FP32 sums gather in FP64: `blocked` ones sum by sum over a block, others element by
-/// element where that is `cheap`. With exact sums, all do, with their errors. A processor's largest magnitudes are
-/// the largest bit patterns, NaN above all: one instruction where the maximum that looks for NaN takes several. A
-/// device has that maximum, and for two 16-bit floats at a time.
+/// element where that is `cheap`. With exact sums, all but gradients' do, with their errors. A processor's largest
+/// magnitudes are the largest bit patterns, NaN above all: one instruction where the maximum that looks for NaN takes
+/// several. A device has that maximum, and for two 16-bit floats at a time.
 Accumulator loopAccumulator(ReduceOp op, bool blocked, bool cheap, const KernelTarget &target) {
   const bool onDevice = target.keepsFloatOps;
   const bool sums = op.getKind() == ReduceKind::sum || op.getKind() == ReduceKind::mean;
-  if (Accumulator a = accumulatorOf(op); target.exactSums && sums && a.type.isF32()) {
+  if (Accumulator a = accumulatorOf(op); target.exactSums && sums && a.type.isF32() && !statedPart(op)) {
     a.type = a.total = Float64Type::get(op.getContext());
     a.exact = true;
     return a;

@@ -133,28 +133,33 @@ template <typename Fn> void onThreads(mpt_exec *exec, int64_t count, int64_t gra
       count, grain);
 }
 
-/// Windows of one panel, where its filters begin, and how many windows there are.
+/// Windows of one panel, their kernel positions, and how many windows (or lines of them) there are.
 struct Part {
   Windows windows;
-  int64_t filters, rows;
+  std::vector<WindowTap> taps;
+  int64_t rows;
 };
 
-thread_local Scratch packed; // a panel, which a thread keeps for its lifetime
+thread_local Scratch ownMemory; // a line of the source, or a panel, which a thread keeps for its lifetime
 
 /// A convolution as windows: its source (x, or y of a transposed one), its result, and the memory in between.
 struct WindowSums {
   const mpt_conv_desc &d;
   mpt_exec *exec;
   const bool forward = d.kind == MPT_CONV_FORWARD;
-  const int64_t taps = volume(d.kernel), nr = gemmKernels().nr, span = 8 * gemmKernels().mr;
+  const int64_t taps = volume(d.kernel), nr = gemmKernels().nr;
   const int64_t sources = forward ? d.ic : d.oc, results = forward ? d.oc : d.ic; // channels
   const int64_t channels = sources / d.groups, columns = results / d.groups, panels = (columns + nr - 1) / nr,
                 panel = taps * channels * nr;
+  // Few results would leave lanes of their vectors idle that neighbouring windows of a line fill.
+  const bool byLines = forward && taps > 1 && shareOfLanes(d.out[2]) > shareOfLanes(columns) && columns <= lineColumns;
+  const int64_t span = byLines ? 8 : 8 * gemmKernels().mr; // windows, or lines of them, of a task
   // Few channels: neighbours along a line make one run, for which filters go by kernel position, then channel.
-  const bool joins = forward && d.groups == 1 && d.dilation[2] == 1 && channels < 32;
+  const bool joins = forward && !byLines && d.groups == 1 && d.dilation[2] == 1 && channels < 32;
   const int64_t *extent = forward ? d.in : d.out, *resultExtent = forward ? d.out : d.in;
   const int64_t sourceType = forward ? d.x_type : d.y_type, resultType = forward ? d.y_type : d.x_type;
   int64_t low[3] = {}, padded[3];
+  int64_t plane = 0, line; // of a line in planes: positions that share a remainder by the stride; of all of it
   const char *source, *w;
   float *image;
   std::vector<Part> parts;
@@ -170,10 +175,20 @@ struct WindowSums {
         }
       padded[i] = low[i] + extent[i] + high;
     }
+    if (byLines)
+      plane = (padded[2] - 1) / d.stride[2] + nr / 2; // the last vector goes beyond the last window
+    line = sources * (byLines ? plane * d.stride[2] : padded[2]);
+  }
+  double shareOfLanes(int64_t count) const {
+    const int64_t lanes = (count + nr / 2 - 1) / (nr / 2) * (nr / 2);
+    return static_cast<double>(count) / static_cast<double>(lanes);
   }
   int64_t remainders(int i) const { return forward ? 1 : std::min(d.stride[i], d.in[i]); }
-  bool copies() const { return sourceType != MPT_FLOAT32 || volume(padded) != extent[0] * extent[1] * extent[2]; }
-  void padLines(int64_t begin, int64_t end) const;
+  bool copies() const {
+    return byLines || sourceType != MPT_FLOAT32 || volume(padded) != extent[0] * extent[1] * extent[2];
+  }
+  void padLines(int64_t begin, int64_t end, float *memory) const;
+  void toPlanes(const float *from, float *to) const;
   const float *pack(int64_t panel, float *memory) const;
   void run(int64_t begin, int64_t end, float *memory, const float *bias) const;
   int64_t spans() const { return (parts.front().rows + span - 1) / span; }
@@ -181,20 +196,34 @@ struct WindowSums {
 };
 
 /// Lines [begin, end) of the padded copy.
-void WindowSums::padLines(int64_t begin, int64_t end) const {
-  const int64_t line = extent[2] * sources, before = low[2] * sources, after = padded[2] * sources - before - line;
+void WindowSums::padLines(int64_t begin, int64_t end, float *memory) const {
+  const int64_t given = extent[2] * sources, before = low[2] * sources, after = padded[2] * sources - before - given;
   for (int64_t i = begin; i < end; ++i) {
-    float *to = image + i * padded[2] * sources;
+    float *whole = image + i * line, *to = byLines ? memory : whole;
     int64_t i1 = i % padded[1] - low[1], i0 = i / padded[1] % padded[0] - low[0], n = i / padded[1] / padded[0];
     if (i0 < 0 || i0 >= extent[0] || i1 < 0 || i1 >= extent[1]) {
-      std::fill_n(to, before + line + after, 0.0F);
+      std::fill_n(whole, line, 0.0F);
       continue;
     }
     std::fill_n(to, before, 0.0F);
-    gemmKernels().widen(sourceType, source + ((n * extent[0] + i0) * extent[1] + i1) * line * sizeOf(sourceType), line,
-                        to + before);
-    std::fill_n(to + before + line, after, 0.0F);
+    gemmKernels().widen(sourceType, source + ((n * extent[0] + i0) * extent[1] + i1) * given * sizeOf(sourceType),
+                        given, to + before);
+    std::fill_n(to + before + given, after, 0.0F);
+    if (byLines)
+      toPlanes(to, whole);
   }
+}
+
+/// A padded line as planes of channels, of each those of positions that share a remainder by the stride.
+void WindowSums::toPlanes(const float *from, float *to) const {
+  const int64_t stride = d.stride[2];
+  for (int64_t c = 0; c < sources; ++c)
+    for (int64_t r = 0; r < stride; ++r, to += plane) {
+      const int64_t count = padded[2] > r ? (padded[2] - r - 1) / stride + 1 : 0;
+      for (int64_t i = 0; i < count; ++i)
+        to[i] = from[(i * stride + r) * sources + c];
+      std::fill_n(to + count, plane - count, 0.0F);
+    }
 }
 
 /// The filters of a panel of `nr` columns, counted over all groups.
@@ -221,24 +250,33 @@ const float *WindowSums::pack(int64_t number, float *memory) const {
 void WindowSums::addPart(const Axis (&axes)[3], char *result) {
   Windows r{};
   r.image = image, r.channels = channels, r.channelPitch = joins ? nr : taps * nr;
+  r.planePitch = plane * d.stride[2];
   r.type = resultType, r.flags = d.flags & ~MPT_GEMM_ORDERED;
-  int64_t from = sources, to = results, filter = joins ? channels * nr : nr, first = 0, filters = 0;
-  for (int i = 3; i-- > 0;) {
+  const int64_t pitch[3] = {line * padded[1], line, sources}, filter = joins ? channels * nr : nr;
+  int64_t to = results, first = 0;
+  for (int i = 3; i-- > 0; to *= resultExtent[i]) {
     const Axis &axis = axes[i];
-    r.extent[i + 1] = axis.count, r.pitch[i + 1] = axis.step * from, r.step[i + 1] = axis.everyResult * to;
-    r.taps[i] = axis.taps, r.tapPitch[i] = axis.shift * from, r.filterPitch[i] = axis.everyTap * filter;
-    r.image += (low[i] + axis.begin) * from;
-    filters += axis.tap * filter;
+    r.extent[i + 1] = axis.count, r.pitch[i + 1] = axis.step * pitch[i], r.step[i + 1] = axis.everyResult * to;
     first += axis.result * to;
-    from *= padded[i], to *= resultExtent[i], filter *= d.kernel[i];
   }
-  r.extent[0] = d.n, r.pitch[0] = from, r.step[0] = to;
+  r.extent[0] = d.n, r.pitch[0] = line * padded[0] * padded[1], r.step[0] = to;
   r.to = result + first * sizeOf(resultType);
-  if (joins) {
-    r.channels *= r.taps[2];
-    r.taps[2] = 1;
-  }
-  parts.push_back({r, filters, d.n * axes[0].count * axes[1].count * axes[2].count});
+  // Where axis i of the source is read for kernel position t of its own.
+  auto at = [&](int i, int64_t t) {
+    const int64_t x = low[i] + axes[i].begin + t * axes[i].shift;
+    return byLines && i == 2 ? x % d.stride[2] * plane + x / d.stride[2] : x * pitch[i];
+  };
+  auto position = [&](int i, int64_t t) { return axes[i].tap + t * axes[i].everyTap; };
+  std::vector<WindowTap> each;
+  for (int64_t t0 = 0; t0 < axes[0].taps; ++t0)
+    for (int64_t t1 = 0; t1 < axes[1].taps; ++t1)
+      for (int64_t t2 = 0; t2 < (joins ? 1 : axes[2].taps); ++t2)
+        each.push_back({at(0, t0) + at(1, t1) + at(2, t2),
+                        ((position(0, t0) * d.kernel[1] + position(1, t1)) * d.kernel[2] + position(2, t2)) * filter});
+  if (joins)
+    r.channels *= axes[2].taps;
+  r.count = static_cast<int64_t>(each.size());
+  parts.push_back({r, std::move(each), d.n * axes[0].count * axes[1].count * (byLines ? 1 : axes[2].count)});
 }
 
 /// Spans [begin, end) of windows, panel by panel.
@@ -251,12 +289,12 @@ void WindowSums::run(int64_t begin, int64_t end, float *memory, const float *bia
       filters = pack(number, memory);
     for (const Part &part : parts) {
       Windows own = part.windows;
-      own.image += group * channels;
-      own.filters = filters + part.filters;
+      own.image += group * channels * (byLines ? own.planePitch : 1);
+      own.filters = filters, own.taps = part.taps.data();
       own.columns = std::min(nr, columns - column);
       own.bias = bias ? bias + group * columns + column : nullptr;
       own.to = static_cast<char *>(own.to) + (group * columns + column) * sizeOf(resultType);
-      gemmKernels().windows(own, first, std::min(part.rows, first + span));
+      (byLines ? gemmKernels().lines : gemmKernels().windows)(own, first, std::min(part.rows, first + span));
     }
   }
 }
@@ -265,7 +303,7 @@ int32_t byWindows(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, cons
                   char *result) {
   WindowSums sums(d, exec, source, w);
   const int64_t biases = d.bias_type ? sums.results + sums.nr : 0, lines = d.n * sums.padded[0] * sums.padded[1],
-                line = sums.padded[2] * sums.sources, image = sums.copies() ? rounded(lines * line * 4) : 0;
+                image = sums.copies() ? rounded(lines * sums.line * 4) : 0;
   ScratchLease scratch(exec);
   auto *memory = static_cast<char *>(scratch.get(image + biases * 4 + 64));
   if (!memory)
@@ -276,20 +314,25 @@ int32_t byWindows(mpt_exec *exec, const mpt_conv_desc &d, const void *bias, cons
     std::fill_n(wide, biases, 0.0F);
     gemmKernels().widen(d.bias_type, bias, sums.results, wide);
   }
-  if (image)
-    onThreads(exec, lines, 1 + (1 << 14) / line, [&](int64_t b, int64_t e) { sums.padLines(b, e); });
   for (int64_t r0 = 0; r0 < sums.remainders(0); ++r0)
     for (int64_t r1 = 0; r1 < sums.remainders(1); ++r1)
       for (int64_t r2 = 0; r2 < sums.remainders(2); ++r2)
         sums.addPart({axisOf(d, 0, r0), axisOf(d, 1, r1), axisOf(d, 2, r2)}, result);
   bool outOfMemory = false;
-  onThreads(exec, d.groups * sums.panels * sums.spans(), 1 + (1 << 18) / (sums.span * sums.panel),
-            [&](int64_t begin, int64_t end) {
-              if (auto *filters = static_cast<float *>(packed.get(2 * sums.panel * 4)))
-                sums.run(begin, end, filters, wide);
-              else
-                __atomic_store_n(&outOfMemory, true, __ATOMIC_RELAXED);
-            });
+  // Calls fn(begin, end, memory) on all threads, each with `bytes` of its own.
+  auto withMemory = [&](int64_t bytes, int64_t count, int64_t grain, auto fn) {
+    onThreads(exec, count, grain, [&](int64_t begin, int64_t end) {
+      if (auto *own = static_cast<float *>(ownMemory.get(bytes)))
+        fn(begin, end, own);
+      else
+        __atomic_store_n(&outOfMemory, true, __ATOMIC_RELAXED);
+    });
+  };
+  if (image)
+    withMemory(sums.padded[2] * sums.sources * 4, lines, 1 + (1 << 14) / sums.line,
+               [&](int64_t begin, int64_t end, float *own) { sums.padLines(begin, end, own); });
+  withMemory(2 * sums.panel * 4, d.groups * sums.panels * sums.spans(), 1 + (1 << 18) / (sums.span * sums.panel),
+             [&](int64_t begin, int64_t end, float *own) { sums.run(begin, end, own, wide); });
   if (outOfMemory)
     return noMemory();
   return MPT_OK;

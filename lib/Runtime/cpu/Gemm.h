@@ -14,15 +14,23 @@ struct Gather {
   const mpt_conv_desc *conv;
 };
 
-/// Sums over windows of an image, channels last: kernel positions ascending, then channels, one fused multiply-add
-/// each. Windows have a place in four dimensions, the first of which counts images.
+/// A kernel position of windows: how far it lies behind the first window's begin, and where its filters begin.
+struct WindowTap {
+  int64_t image, filter;
+};
+
+/// Sums over windows of an image: kernel positions ascending, then channels, one fused multiply-add each. Windows have
+/// a place in four dimensions, the first of which counts images. The lanes of a vector are columns of the result, and
+/// the image has its channels last; or they are windows of a line (`lines`), and each line has a plane for each
+/// channel.
 struct Windows {
   const float *image; // where the first window begins
   int64_t extent[4], pitch[4], channels;
-  int64_t taps[3], tapPitch[3], filterPitch[3]; // kernel positions, and how far apart in image and filters
-  const float *filters;                         // of `columns` columns, at most nr: nr floats a product
-  int64_t channelPitch, columns;                // from one channel's filters to the next
-  const float *bias;                            // or null
+  const WindowTap *taps;
+  int64_t count;
+  const float *filters;                      // of `columns` columns, at most nr: nr floats a product
+  int64_t channelPitch, planePitch, columns; // from one channel to the next in filters, and in planes
+  const float *bias;                         // or null
   void *to;
   int64_t type, step[4], flags; // of results: elements between neighbouring windows' results
 };
@@ -39,6 +47,8 @@ struct GemmTask {
   const Gather *gather = nullptr; // its operand is then the image
 };
 
+constexpr int64_t lineColumns = 8;
+
 struct GemmKernels {
   const char *name;
   int mr, nr; // register tile; tasks are cut at multiples of it
@@ -52,6 +62,8 @@ struct GemmKernels {
   void (*multiplyAdd)(const float *a, const float *b, int64_t n, float *c);
   /// Windows [first, last). Not for operands in pairs.
   void (*windows)(const Windows &windows, int64_t first, int64_t last) = nullptr;
+  /// The windows of lines [first, last), for at most lineColumns columns.
+  void (*lines)(const Windows &windows, int64_t first, int64_t last) = nullptr;
   /// n columns of k contiguous values, `pitch` apart, as panels.
   void (*packColumns)(int64_t dtype, const void *from, int64_t pitch, int64_t k, int64_t n, float *out) = nullptr;
 };

@@ -59,6 +59,7 @@ struct Vec {
 #include "cpu/GemmWindows.h"
 
 namespace mpt::rt {
-const GemmKernels gemmAvx2{
-    "avx2", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays, runWindows, packColumns};
+const GemmKernels gemmAvx2{"avx2",           MR,         NR,          runGemm,
+                           gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays,
+                           runWindows,       runLines,   packColumns};
 } // namespace mpt::rt

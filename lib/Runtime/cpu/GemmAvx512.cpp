@@ -20,6 +20,7 @@
 #include "cpu/GemmWindows.h"
 
 namespace mpt::rt {
-const GemmKernels gemmAvx512{
-    "avx512", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays, runWindows, packColumns};
+const GemmKernels gemmAvx512{"avx512",         MR,         NR,          runGemm,
+                             gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays,
+                             runWindows,       runLines,   packColumns};
 } // namespace mpt::rt

@@ -106,6 +106,7 @@ template <typename T> int64_t transposePanel(const T *in, int64_t pitch, int64_t
 #include "cpu/GemmWindows.h"
 
 namespace mpt::rt {
-const GemmKernels gemmNeon{
-    "neon", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays, runWindows, packColumns};
+const GemmKernels gemmNeon{"neon",           MR,         NR,          runGemm,
+                           gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays,
+                           runWindows,       runLines,   packColumns};
 } // namespace mpt::rt

@@ -80,6 +80,7 @@ template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, f
 #include "cpu/GemmWindows.h"
 
 namespace mpt::rt {
-const GemmKernels gemmPortable{
-    "portable", MR, NR, runGemm, gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays, runWindows, packColumns};
+const GemmKernels gemmPortable{"portable",       MR,         NR,          runGemm,
+                               gemmScratchBytes, widenArray, narrowArray, multiplyAddArrays,
+                               runWindows,       runLines,   packColumns};
 } // namespace mpt::rt

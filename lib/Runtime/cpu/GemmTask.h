@@ -52,11 +52,17 @@ struct BlockRun {
 
   /// Results that collect in d itself.
   inline void runDirect(const TileAt &at, TileFn kernel) {
+    auto *d = reinterpret_cast<float *>(at.to);
+    const Onto onto = !block.first ? block.earlier : e.flags & MPT_GEMM_ACCUMULATE ? Onto::behind : Onto::nothing;
     if (at.isWhole())
-      return kernel(block.depth, at.a, at.b, block.ldb, reinterpret_cast<float *>(at.to), ldd,
-                    block.first && !(e.flags & MPT_GEMM_ACCUMULATE) ? Onto::nothing : Onto::behind);
-    kernel(block.depth, at.a, at.b, block.ldb, local, NR, Onto::nothing);
-    finishTile<float>(local, NR, at.to, ldd, at.rows, at.cols, edge, at.column);
+      return kernel(block.depth, at.a, at.b, block.ldb, d, ldd, onto);
+    const bool goesOn = onto == Onto::before;
+    if (goesOn)
+      memset(local, 0, sizeof local);
+    for (int64_t i = 0; i < at.rows && goesOn; ++i)
+      memcpy(local + i * NR, d + i * ldd, static_cast<size_t>(at.cols) * sizeof(float));
+    kernel(block.depth, at.a, at.b, block.ldb, local, NR, goesOn ? onto : Onto::nothing);
+    finishTile<float>(local, NR, d, ldd, at.rows, at.cols, goesOn ? Epilogue{0, 1, nullptr} : edge, at.column);
   }
 
   /// Sums of several blocks of k collect in `partial`; the last one leaves through the epilogue.
@@ -112,7 +118,8 @@ struct BlockLoops {
     blocks = lanes > 0 ? (lanes + depthMax - 1) / depthMax : 1;
     depth = (lanes + blocks - 1) / blocks * perLane;
     // FP32 results with nothing to do afterwards collect in d itself.
-    direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1);
+    direct =
+        g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1 && flags);
     // Few rows do not repay packing B, where its rows are contiguous.
     unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
   }
