@@ -21,9 +21,13 @@ constexpr int64_t depthMax = 384, rowsMax = 192, depthUnit = 1;
 
 namespace {
 
-constexpr int64_t deepest = depthMax;
+/// Rather fewer rows and columns than sums of several blocks, which the third cache would hold.
+constexpr int64_t deepest = 4 * depthMax;
 inline int64_t rowPitch(int64_t) { return lead; }
-inline int64_t placeOf(int64_t row, int64_t lane, int64_t) { return row * lead + lane; }
+/// Parts of a deep block one after the other.
+inline int64_t placeOf(int64_t row, int64_t lane, int64_t lanes) {
+  return (lane / depthMax * blockRows(lanes) + row) * lead + lane % depthMax;
+}
 
 } // namespace
 

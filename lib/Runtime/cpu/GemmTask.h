@@ -113,19 +113,15 @@ struct BlockLoops {
     blocks = lanes > 0 ? (lanes + deepest - 1) / deepest : 1;
     lanes = lanesOf((lanes + blocks - 1) / blocks * perLane);
     depth = lanes * perLane;
-    // Deep blocks have fewer rows and columns, so that as much of a cache holds them.
     divided = lanes > partDepth;
-    rowStep = lanes > depthMax ? whole(rowsMax * depthMax / lanes, MR) : rowsMax;
-    colStep = lanes > depthMax ? whole(colsMax * depthMax / lanes, NR) : colsMax;
+    rowStep = blockRows(lanes);
+    colStep = blockCols(lanes);
     // FP32 results with nothing to do afterwards collect in d itself.
     direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1) &&
              !divided;
     // Few rows do not repay packing B, where its rows are contiguous.
     unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
   }
-
-  /// The largest multiple of `tile` up to `extent`, at least one.
-  static int64_t whole(int64_t extent, int64_t tile) { return extent < tile ? tile : extent / tile * tile; }
 
   Epilogue epilogueOf(int64_t j0, int64_t cols) const {
     Epilogue e{flags, static_cast<float>(g.alpha), nullptr};
@@ -173,17 +169,17 @@ struct BlockLoops {
 
   /// Runs a block with packed B, divided along k.
   void runParts(Block block, const Epilogue &e, char *to) const {
-    int64_t left = block.depth;
-    const bool last = block.last;
+    const Block whole = block;
+    int64_t p = 0;
     do {
-      block.depth = left < partDepth ? left : partDepth;
-      left -= block.depth;
-      block.last = last && !left;
+      block.depth = whole.depth - p < partDepth ? whole.depth - p : partDepth;
+      block.a = whole.a + placeOf(0, p, whole.depth);
+      block.b = whole.b + p * NR * static_cast<int64_t>(sizeof(float));
+      block.first = whole.first && p == 0;
+      p += block.depth;
+      block.last = whole.last && p == whole.depth;
       BlockRun(block, opD, g.d_row, e, direct).run(to);
-      block.first = false;
-      block.a += block.depth * MR;
-      block.b += block.depth * NR * static_cast<int64_t>(sizeof(float));
-    } while (left);
+    } while (p < whole.depth);
   }
 
   /// Block `q` of k, for rows [s0, s1) and columns from j0.

@@ -5,7 +5,7 @@ namespace {
 
 constexpr int64_t thinCols = NR - NR / 4;    // more columns fill a tile well enough
 constexpr Onto betweenBlocks = Onto::behind; // how sums of earlier blocks of k enter
-constexpr int64_t partDepth = deepest;       // blocks are not divided along k
+constexpr int64_t partDepth = depthMax;      // deeper blocks are divided along k
 constexpr int64_t sumPitch = partialPitch;   // of sums of earlier blocks
 inline int64_t sumAt(int64_t row, int64_t column) { return row * sumPitch + column; }
 

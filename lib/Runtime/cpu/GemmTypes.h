@@ -13,6 +13,18 @@ constexpr int64_t panelStride = MR * depthMax + W;
 constexpr int64_t floatsA = (rowsMax + MR) * lead + (rowsMax / MR + 1) * W;
 constexpr int64_t floatsB = depthMax * colsMax, floatsC = partialRows * partialPitch;
 
+/// The largest multiple of `tile` up to extent / parts, at least one.
+inline int64_t share(int64_t extent, int64_t parts, int64_t tile) {
+  return extent / parts < tile ? tile : extent / parts / tile * tile;
+}
+/// Rows and columns of a block: a deep block has fewer, so that as much of a cache holds it.
+inline int64_t blockRows(int64_t lanes) {
+  return share(rowsMax, lanes > depthMax ? (lanes - 1) / depthMax + 1 : 1, MR);
+}
+inline int64_t blockCols(int64_t lanes) {
+  return share(colsMax, lanes > depthMax ? (lanes - 1) / depthMax + 1 : 1, NR);
+}
+
 /// How the sums that lie in memory enter a tile.
 enum class Onto { nothing, behind, before }; // `before`: its sums go on from them
 
