@@ -5,6 +5,7 @@
 #include "Check.h"
 #include "Values.h"
 #include "core/Error.h"
+#include "cpu/Amx.h"
 #include "cpu/Gemm.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpt_rt_gemm: checks a GEMM, cuts it into tasks for the threads, and picks the kernel for this
-// processor: one of ours, or oneDNN for BF16, whose tiles (AMX) it alone uses.
+// mpt_rt_gemm: checks a GEMM, cuts it into tasks for the threads, and picks the kernel for this processor.
 #include "cpu/Gemm.h"
+#include "cpu/Amx.h"
 
 #include "core/Context.h"
 #include "core/Error.h"
@@ -14,6 +14,9 @@
 using namespace mpt::rt;
 
 namespace mpt::rt {
+
+/// Fewer products of a matrix take longer as pairs, whose operands are padded.
+[[maybe_unused]] static constexpr int64_t fewestProducts = 8192;
 
 const GemmKernels &gemmKernels() {
   static const GemmKernels &best = []() -> const GemmKernels & {
@@ -33,9 +36,16 @@ const GemmKernels &gemmKernels() {
 
 const GemmKernels &gemmKernels([[maybe_unused]] const mpt_gemm_desc &desc, [[maybe_unused]] const Gather *gather) {
 #if defined(__x86_64__)
-  bool narrow = sizeOf(desc.a_type) == 1 && sizeOf(desc.b_type) == 1 && !gather && !(desc.flags & MPT_GEMM_ORDERED);
-  if (narrow && &gemmKernels() == &gemmAvx512 && __builtin_cpu_supports("avx512bf16"))
-    return gemmAvx512Bf16;
+  auto isBf16 = [&](int64_t type) {
+    return sizeOf(type) == 1 || type == MPT_BFLOAT16 || (type == MPT_FLOAT32 && desc.flags & MPT_GEMM_READ_BF16);
+  };
+  bool narrow = isBf16(desc.a_type) && isBf16(desc.b_type) && !gather && !(desc.flags & MPT_GEMM_ORDERED);
+  if (narrow && desc.m * desc.n * desc.k >= fewestProducts && &gemmKernels() == &gemmAvx512) {
+    if (hasAmx())
+      return gemmAmx;
+    if (__builtin_cpu_supports("avx512bf16"))
+      return gemmAvx512Bf16;
+  }
 #endif
   return gemmKernels();
 }
@@ -162,43 +172,6 @@ mpt_status check(const mpt_gemm_desc &g) {
   return MPT_OK;
 }
 
-constexpr int64_t epilogueApart = MPT_GEMM_ROUND | MPT_GEMM_BIAS | MPT_GEMM_RELU;
-
-/// The epilogue of a narrow GEMM that lies in d, rounded, already.
-void finishApart(mpt_exec *exec, const mpt_gemm_desc &g, const void *bias, void *d) {
-  struct Rows {
-    const mpt_gemm_desc &g;
-    const char *bias;
-    char *d;
-  } rows{g, static_cast<const char *>(g.flags & MPT_GEMM_BIAS ? bias : nullptr), static_cast<char *>(d)};
-  void *args[] = {&rows};
-  mpt_rt_parallel(
-      exec,
-      [](void *const *args, int64_t begin, int64_t end) {
-        auto &[g, bias, d] = *static_cast<const Rows *>(args[0]);
-        const GemmKernels &kernels = gemmKernels();
-        constexpr int64_t span = 512;
-        float x[span], y[span];
-        for (int64_t row = begin; row < end; ++row) {
-          int64_t i = row % g.m, b1 = row / g.m % g.batch1, b0 = row / g.m / g.batch1;
-          char *to = d + (b0 * g.d_batch0 + b1 * g.d_batch1 + i * g.d_row) * sizeOf(g.d_type);
-          for (int64_t j = 0; j < g.n; j += span) {
-            int64_t n = std::min(span, g.n - j);
-            char *at = to + j * sizeOf(g.d_type);
-            kernels.widen(g.d_type, at, n, x);
-            if (bias)
-              kernels.widen(g.bias_type, bias + j * sizeOf(g.bias_type), n, y);
-            for (int64_t q = 0; q < n; ++q) {
-              float sum = bias ? x[q] + y[q] : x[q];
-              x[q] = g.flags & MPT_GEMM_RELU && sum < 0 ? 0 : sum;
-            }
-            kernels.narrow(g.d_type, x, n, at);
-          }
-        }
-      },
-      args, g.m * g.batch0 * g.batch1, 1 + 65536 / g.n);
-}
-
 } // namespace
 
 int32_t mpt::rt::runOwnGemm(mpt_exec *exec, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
@@ -246,18 +219,6 @@ extern "C" int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc
     g.alpha *= *static_cast<const float *>(bias);
     g.flags &= inputFlags;
     return runOwnGemm(exec, g, a, b, nullptr, d);
-  }
-  if (g.flags & MPT_GEMM_ORDERED)
-    return runOwnGemm(exec, g, a, b, bias, d);
-  mpt_gemm_desc plain = g;
-  // oneDNN does not round between the steps of an epilogue: it computes the GEMM alone.
-  bool apart = g.flags & MPT_GEMM_ROUND && sizeOf(g.d_type) < 4 && !(g.flags & ~epilogueApart);
-  if (apart)
-    plain.flags = 0;
-  if (gemmOneDnn(exec, site, plain, a, b, apart ? nullptr : bias, d)) {
-    if (apart)
-      finishApart(exec, g, bias, d);
-    return MPT_OK;
   }
   return runOwnGemm(exec, g, a, b, bias, d);
 }

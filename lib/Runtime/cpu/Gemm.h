@@ -71,8 +71,8 @@ struct GemmKernels {
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
 extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512, gemmNeon;
 
-/// FP32 accumulation over 8-bit inputs, which BF16 represents, on processors that multiply BF16. Not for a Gather.
-extern const GemmKernels gemmAvx512Bf16;
+/// FP32 accumulation over inputs that BF16 has, on processors that multiply BF16. Not for a Gather.
+extern const GemmKernels gemmAvx512Bf16, gemmAmx;
 
 /// The best that this processor runs for operands of all types.
 const GemmKernels &gemmKernels();
@@ -104,9 +104,6 @@ void gemmF64(const GemmTask &task);
 
 /// A type that oneDNN multiplies natively on this processor, FP32 included. None in builds without oneDNN.
 bool oneDnnNative(int64_t dtype);
-/// oneDNN's GEMM, where it is faster: false means it does not take this case.
-bool gemmOneDnn(mpt_exec *exec, int64_t site, const mpt_gemm_desc &desc, const void *a, const void *b, const void *bias,
-                void *d);
 /// oneDNN's convolutions: true when it took the case (`status` is then its result).
 bool convOneDnn(mpt_exec *exec, int64_t site, const mpt_conv_desc &desc, const void *bias, void *x, void *w, void *y,
                 void *workspace, int32_t &status);

@@ -54,6 +54,8 @@ struct Vec {
 
 #include "cpu/GemmPack.h"
 
+#include "cpu/GemmTile.h"
+
 #include "cpu/GemmTask.h"
 
 #include "cpu/GemmWindows.h"

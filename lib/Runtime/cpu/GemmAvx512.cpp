@@ -9,11 +9,21 @@
 
 #include "cpu/Transpose8.h"
 
+namespace {
+
+// Tiles take 24 of the 32 registers as accumulators.
+constexpr int tileRows = 12;
+constexpr int64_t depthMax = 384, rowsMax = 192;
+
+} // namespace
+
 #include "cpu/GemmVec512.h"
 
 #include "cpu/GemmTypes.h"
 
 #include "cpu/GemmPack.h"
+
+#include "cpu/GemmTile.h"
 
 #include "cpu/GemmTask.h"
 

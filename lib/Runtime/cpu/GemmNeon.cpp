@@ -101,6 +101,8 @@ template <typename T> int64_t transposePanel(const T *in, int64_t pitch, int64_t
 
 #include "cpu/GemmPack.h"
 
+#include "cpu/GemmTile.h"
+
 #include "cpu/GemmTask.h"
 
 #include "cpu/GemmWindows.h"

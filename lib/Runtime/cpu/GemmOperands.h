@@ -39,12 +39,6 @@ struct Operand {
   void (*narrow)(const float *in, int64_t n, void *out);
 };
 
-template <typename T> TileFn anyTile(bool rowsA, int64_t rows) {
-  if (rows == MR)
-    return rowsA ? tileEntry<MR, true, T> : tileEntry<MR, false, T>;
-  return rowsA ? tileFor<true, T>(rows) : tileFor<false, T>(rows);
-}
-
 template <typename T> constexpr Operand operandOf() {
   Operand result{};
   result.size = sizeof(T);

@@ -5,6 +5,11 @@ namespace {
 
 constexpr int64_t perLane = 1; // values of k in a lane of packed operands
 template <typename T> constexpr bool isPacked = true;
+constexpr bool inPanels = true;       // A whose columns are contiguous
+constexpr int64_t deepest = depthMax; // lanes of a block
+inline int64_t lanesOf(int64_t k) { return k; }
+inline int64_t rowPitch(int64_t) { return lead; } // of packed rows of so many lanes
+inline int64_t placeOf(int64_t row, int64_t lane, int64_t) { return row * lead + lane; }
 
 inline Vec multiplyAdd(Vec a, Vec b, Vec c) { return Vec::fma(a, b, c); }
 

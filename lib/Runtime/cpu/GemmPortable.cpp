@@ -75,6 +75,8 @@ template <typename T> int64_t transposePanel(const T *, int64_t, int64_t, int, f
 
 #include "cpu/GemmPack.h"
 
+#include "cpu/GemmTile.h"
+
 #include "cpu/GemmTask.h"
 
 #include "cpu/GemmWindows.h"

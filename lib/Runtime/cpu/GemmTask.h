@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed GEMM: the block loops. Its parts, included here, are written once over a vector type `Vec` that the
 // including file defines in an anonymous namespace (with `tileRows`, `depthMax` and `rowsMax`), and over the packing
-// that it includes before. Blocking after Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
-// ACM TOMS 34(3), 2008; operands are widened while they are packed: to FP32 (GemmPack.h), or to pairs of BF16
-// (GemmPackPairs.h).
+// and the tile that it includes before. Blocking after Goto and van de Geijn, "Anatomy of High-Performance Matrix
+// Multiplication", ACM TOMS 34(3), 2008; operands are widened while they are packed: to FP32 (GemmPack.h), or to pairs
+// of BF16 (GemmPackPairs.h).
 //
 // A sum over k is always taken in the same order, whatever the rectangle or thread: blocks of equal depth, one fused
 // multiply-add after the other inside a block. With MPT_GEMM_ORDERED a block goes on from the sums of the one before,
 // and there are no thin GEMMs.
 
 #include "cpu/GemmGather.h"
-
-#include "cpu/GemmTile.h"
 
 #include "cpu/GemmFinish.h"
 
@@ -25,13 +23,14 @@ namespace {
 struct Block {
   int64_t rows, cols, depth; // in lanes of packed operands
   bool rowsA;                // A is widened row by row, not in panels
+  int64_t pitchA;            // of packed rows
   const float *a;
   const char *b; // packed panels, or B itself
   int64_t ldb, panelBytes;
   TileFn (*tiles)(bool rowsA, int64_t rows);
   bool first, last;
   Onto earlier;   // how sums of earlier blocks enter
-  float *partial; // sums of earlier blocks of k, partialPitch apart; null when there is one block
+  float *partial; // sums of earlier blocks of k (see sumAt); null when there is one block
 };
 
 /// A tile of a block: its first row and column in the block, its extents, its operands and its place in the result.
@@ -67,14 +66,14 @@ struct BlockRun {
 
   /// Sums of several blocks of k collect in `partial`; the last one leaves through the epilogue.
   inline void runPartial(const TileAt &at, TileFn kernel) {
-    float *earlier = block.partial ? block.partial + at.row * partialPitch + at.column : nullptr;
+    float *earlier = block.partial ? block.partial + sumAt(at.row, at.column) : nullptr;
     if (plain && at.isWhole()) {
       const float *c = block.first ? nullptr : earlier;
       return out.lastTile[block.rowsA](block.depth, at.a, reinterpret_cast<const float *>(at.b), c, at.to, ldd, e.alpha,
                                        c ? block.earlier : Onto::nothing);
     }
     float *c = earlier ? earlier : local;
-    int64_t ldc = earlier ? partialPitch : NR;
+    int64_t ldc = earlier ? sumPitch : NR;
     kernel(block.depth, at.a, at.b, block.ldb, c, ldc, block.first ? Onto::nothing : block.earlier);
     if (block.last)
       out.finish(c, ldc, at.to, ldd, at.rows, at.cols, e, at.column);
@@ -88,7 +87,7 @@ struct BlockRun {
       const char *b = block.b + j / NR * block.panelBytes;
       for (int64_t i = 0; i < block.rows; i += MR) {
         int64_t rows = block.rows - i < MR ? block.rows - i : MR;
-        const float *a = block.a + (block.rowsA ? i * lead : i / MR * panelStride);
+        const float *a = block.a + (block.rowsA ? i * block.pitchA : i / MR * panelStride);
         const TileAt at{i, j, rows, cols, a, b, d + (i * ldd + j) * out.size};
         TileFn kernel = rows == MR ? whole : tail;
         if (direct)
@@ -114,12 +113,16 @@ struct BlockLoops {
       : task(task), g(*task.desc), opA(input(g, g.a_type)), opB(input(g, g.b_type)), opD(operand(g.d_type)),
         packedA(scratch), packedB(packedA + (floatsA + 15) / 16 * 16), partial(packedB + floatsB),
         bias(partial + floatsC), ordered(g.flags & MPT_GEMM_ORDERED), flags(g.flags & ~inputFlags) {
-    int64_t lanes = (g.k + perLane - 1) / perLane;
-    blocks = lanes > 0 ? (lanes + depthMax - 1) / depthMax : 1;
-    depth = (lanes + blocks - 1) / blocks * perLane;
+    int64_t lanes = lanesOf(g.k);
+    blocks = lanes > 0 ? (lanes + deepest - 1) / deepest : 1;
+    lanes = lanesOf((lanes + blocks - 1) / blocks * perLane);
+    depth = lanes * perLane;
+    divided = lanes > partDepth;
+    rowStep = blockRows(lanes);
+    colStep = blockCols(lanes);
     // FP32 results with nothing to do afterwards collect in d itself.
-    direct =
-        g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) && !(ordered && blocks > 1 && flags);
+    direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) &&
+             !(ordered && blocks > 1 && flags) && !divided;
     // Few rows do not repay packing B, where its rows are contiguous.
     unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
   }
@@ -165,8 +168,22 @@ struct BlockLoops {
     block.tiles = anyTile<float>;
     if (block.partial)
       block.partial += inPlace;
-    const Epilogue rest{e.flags, e.alpha, e.bias ? e.bias + inPlace : nullptr};
-    BlockRun(block, opD, g.d_row, rest, direct).run(to + inPlace * opD.size);
+    runParts(block, Epilogue{e.flags, e.alpha, e.bias ? e.bias + inPlace : nullptr}, to + inPlace * opD.size);
+  }
+
+  /// Runs a block with packed B, divided along k.
+  void runParts(Block block, const Epilogue &e, char *to) const {
+    const Block whole = block;
+    int64_t p = 0;
+    do {
+      block.depth = whole.depth - p < partDepth ? whole.depth - p : partDepth;
+      block.a = whole.a + placeOf(0, p, whole.depth);
+      block.b = whole.b + p * NR * static_cast<int64_t>(sizeof(float));
+      block.first = whole.first && p == 0;
+      p += block.depth;
+      block.last = whole.last && p == whole.depth;
+      BlockRun(block, opD, g.d_row, e, direct).run(to);
+    } while (p < whole.depth);
   }
 
   /// Block `q` of k, for rows [s0, s1) and columns from j0.
@@ -175,13 +192,14 @@ struct BlockLoops {
     const int64_t inPlace = unpackedB ? cols / NR * NR : 0; // columns read without packing
     const char *blockB = static_cast<const char *>(task.b) + (k0 * g.b_row + j0 * g.b_col) * opB.size;
     packB(blockB, k0, k, j0, cols, inPlace);
-    for (int64_t i0 = s0; i0 < s1; i0 += rowsMax) {
-      const int64_t rows = s1 - i0 < rowsMax ? s1 - i0 : rowsMax;
+    for (int64_t i0 = s0; i0 < s1; i0 += rowStep) {
+      const int64_t rows = s1 - i0 < rowStep ? s1 - i0 : rowStep;
       packA(i0, rows, k0, k);
       const Block block{rows,
                         inPlace,
-                        (k + perLane - 1) / perLane,
-                        g.a_col == 1,
+                        lanesOf(k),
+                        !inPanels || g.a_col == 1,
+                        rowPitch(lanesOf(k)),
                         packedA,
                         blockB,
                         g.b_row,
@@ -189,8 +207,11 @@ struct BlockLoops {
                         opB.unpackedTile,
                         q == 0,
                         q + 1 == blocks,
-                        ordered ? Onto::before : Onto::behind,
-                        blocks > 1 && !direct ? partial + (i0 - s0) * partialPitch : nullptr};
+                        ordered ? Onto::before : betweenBlocks,
+                        direct       ? nullptr
+                        : blocks > 1 ? partial + sumAt(i0 - s0, 0)
+                        : divided    ? partial
+                                     : nullptr};
       runColumns(block, cols, inPlace, static_cast<char *>(task.d) + (i0 * g.d_row + j0) * opD.size, e);
     }
   }
@@ -198,13 +219,13 @@ struct BlockLoops {
   void run() const {
     if (!ordered && isThin(g, task.gather))
       return runThin(task, packedB, partial, epilogueOf(0, g.n));
-    const int64_t rowStep = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
-    for (int64_t j0 = task.n0; j0 < task.n1; j0 += colsMax) {
-      const int64_t cols = task.n1 - j0 < colsMax ? task.n1 - j0 : colsMax;
+    const int64_t lot = direct || blocks == 1 ? task.m1 - task.m0 : partialRows;
+    for (int64_t j0 = task.n0; j0 < task.n1; j0 += colStep) {
+      const int64_t cols = task.n1 - j0 < colStep ? task.n1 - j0 : colStep;
       const Epilogue e = epilogueOf(j0, cols);
-      for (int64_t s0 = task.m0; s0 < task.m1; s0 += rowStep)
+      for (int64_t s0 = task.m0; s0 < task.m1; s0 += lot)
         for (int64_t q = 0; q < blocks; ++q)
-          runDepth(q, s0, s0 + rowStep < task.m1 ? s0 + rowStep : task.m1, j0, cols, e);
+          runDepth(q, s0, s0 + lot < task.m1 ? s0 + lot : task.m1, j0, cols, e);
     }
   }
 
@@ -214,8 +235,9 @@ struct BlockLoops {
   float *const packedA, *const packedB, *const partial, *const bias;
   const bool ordered;
   const int64_t flags;
-  int64_t blocks, depth; // of k
-  bool direct, unpackedB;
+  int64_t blocks, depth;    // of k
+  int64_t rowStep, colStep; // rows and columns of a block
+  bool divided, direct, unpackedB;
 };
 
 void runGemm(const GemmTask &task, float *scratch) { BlockLoops(task, scratch).run(); }

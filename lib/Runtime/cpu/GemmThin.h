@@ -4,7 +4,6 @@
 
 namespace {
 
-constexpr int64_t thinCols = NR - NR / 4; // more columns fill a tile well enough
 constexpr int thinGroup = 5;
 
 /// True for GEMMs that thinGemm computes. Depends on the whole GEMM alone, so that every split gives equal bits.

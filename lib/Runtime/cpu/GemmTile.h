@@ -3,8 +3,11 @@
 
 namespace {
 
-/// How the sums that lie in memory enter a tile.
-enum class Onto { nothing, behind, before }; // `before`: its sums go on from them
+constexpr int64_t thinCols = NR - NR / 4;    // more columns fill a tile well enough
+constexpr Onto betweenBlocks = Onto::behind; // how sums of earlier blocks of k enter
+constexpr int64_t partDepth = depthMax;      // deeper blocks are divided along k
+constexpr int64_t sumPitch = partialPitch;   // of sums of earlier blocks
+inline int64_t sumAt(int64_t row, int64_t column) { return row * sumPitch + column; }
 
 /// acc += a * b, R x NR, over k lanes of packed operands. Element (i, p) of A is a[i * lead + p] with Rows, a[i + p *
 /// MR] otherwise. Row p of B starts at b + p * ldb.
@@ -39,9 +42,6 @@ template <int R> __attribute__((always_inline)) inline void start(Vec (&acc)[R][
       acc[i][h] = c ? Vec::load(c + i * pitch + h * W) : Vec::zero();
 }
 
-/// c (R x NR) = [c +] a * b.
-using TileFn = void (*)(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, Onto onto);
-
 template <int R, bool Rows, typename T>
 void tileEntry(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, Onto onto) {
   Vec acc[R][2];
@@ -55,10 +55,6 @@ void tileEntry(int64_t k, const float *a, const void *b, int64_t ldb, float *c, 
     }
 }
 
-/// d (MR x NR) = alpha * ([c +] a * b), rounded to d's type: the way out of whole tiles without an epilogue.
-using LastFn = void (*)(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha,
-                        Onto onto);
-
 template <bool Rows, typename T>
 void lastTile(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha, Onto onto) {
   Vec acc[MR][2], scale = Vec::set(alpha);
@@ -66,13 +62,13 @@ void lastTile(int64_t k, const float *a, const float *b, const float *c, void *d
   constexpr int64_t size = sizeof(T);
   prefetchRows<MR>(static_cast<const char *>(d), ldd * size, NR * size);
   if (c)
-    prefetchRows<MR>(reinterpret_cast<const char *>(c), partialPitch * 4, NR * 4);
-  start(acc, onto == Onto::before ? c : nullptr, partialPitch);
+    prefetchRows<MR>(reinterpret_cast<const char *>(c), sumPitch * 4, NR * 4);
+  start(acc, onto == Onto::before ? c : nullptr, sumPitch);
   multiply<MR, Rows>(k, a, b, NR, acc);
   for (int i = 0; i < MR; ++i, out += ldd) {
     if (onto == Onto::behind)
       for (int h = 0; h < 2; ++h)
-        acc[i][h] = Vec::add(Vec::load(c + i * partialPitch + h * W), acc[i][h]);
+        acc[i][h] = Vec::add(Vec::load(c + i * sumPitch + h * W), acc[i][h]);
     storePair(Vec::mul(acc[i][0], scale), Vec::mul(acc[i][1], scale), out);
   }
 }
@@ -86,6 +82,12 @@ template <bool Rows, typename T> TileFn tileFor(int64_t rows) {
   if (rows > 1)
     return tileEntry < MR / 3 < 2 ? 2 : MR / 3, Rows, T > ;
   return tileEntry<1, Rows, T>;
+}
+
+template <typename T> TileFn anyTile(bool rowsA, int64_t rows) {
+  if (rows == MR)
+    return rowsA ? tileEntry<MR, true, T> : tileEntry<MR, false, T>;
+  return rowsA ? tileFor<true, T>(rows) : tileFor<false, T>(rows);
 }
 
 } // namespace

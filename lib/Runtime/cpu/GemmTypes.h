@@ -13,6 +13,28 @@ constexpr int64_t panelStride = MR * depthMax + W;
 constexpr int64_t floatsA = (rowsMax + MR) * lead + (rowsMax / MR + 1) * W;
 constexpr int64_t floatsB = depthMax * colsMax, floatsC = partialRows * partialPitch;
 
+/// The largest multiple of `tile` up to extent / parts, at least one.
+inline int64_t share(int64_t extent, int64_t parts, int64_t tile) {
+  return extent / parts < tile ? tile : extent / parts / tile * tile;
+}
+/// Rows and columns of a block: a deep block has fewer, so that as much of a cache holds it.
+inline int64_t blockRows(int64_t lanes) {
+  return share(rowsMax, lanes > depthMax ? (lanes - 1) / depthMax + 1 : 1, MR);
+}
+inline int64_t blockCols(int64_t lanes) {
+  return share(colsMax, lanes > depthMax ? (lanes - 1) / depthMax + 1 : 1, NR);
+}
+
+/// How the sums that lie in memory enter a tile.
+enum class Onto { nothing, behind, before }; // `before`: its sums go on from them
+
+/// c (R x NR) = [c +] a * b.
+using TileFn = void (*)(int64_t k, const float *a, const void *b, int64_t ldb, float *c, int64_t ldc, Onto onto);
+
+/// d (MR x NR) = alpha * ([c +] a * b), rounded to d's type: the way out of whole tiles without an epilogue.
+using LastFn = void (*)(int64_t k, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha,
+                        Onto onto);
+
 // Element types as C++ types, so that templates can overload on them.
 struct F16 {
   uint16_t bits;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packed GEMM: vectors of 16 FP32 values (AVX-512). Tiles of 12 x 32 take 24 of the 32 registers as accumulators.
+// The packed GEMM: vectors of 16 FP32 values (AVX-512).
 
 namespace {
 
 using namespace mpt::rt;
-
-constexpr int tileRows = 12;
-constexpr int64_t depthMax = 384, rowsMax = 192;
 
 struct Vec {
   static constexpr int width = 16;
@@ -52,8 +49,12 @@ struct Vec {
     _mm256_storeu_si256(reinterpret_cast<__m256i *>(p), _mm512_cvtepi32_epi16(roundBF16()));
   }
   static void storePairBF16(Vec a, Vec b, uint16_t *p) {
+#if defined(__AVX512BF16__) // whose products have no subnormal values anyway
+    _mm512_storeu_si512(p, __builtin_bit_cast(__m512i, _mm512_cvtne2ps_pbh(b.v, a.v)));
+#else
     a.storeBF16(p);
     b.storeBF16(p + width);
+#endif
   }
   static Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
   static Vec add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }

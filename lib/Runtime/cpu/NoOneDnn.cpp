@@ -6,10 +6,6 @@ namespace mpt::rt {
 
 bool oneDnnNative(int64_t) { return false; }
 
-bool gemmOneDnn(mpt_exec *, int64_t, const mpt_gemm_desc &, const void *, const void *, const void *, void *) {
-  return false;
-}
-
 bool convOneDnn(mpt_exec *, int64_t, const mpt_conv_desc &, const void *, void *, void *, void *, void *, int32_t &) {
   return false;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpt_rt_recurrence: checks a recurrence, packs its weights once, and runs step after step over the threads.
 #include "cpu/Recurrence.h"
+#include "cpu/Amx.h"
 #include "cpu/Gemm.h"
 
 #include "core/Context.h"

@@ -51,8 +51,6 @@ struct RecurrenceKernels {
 extern const RecurrenceKernels recurrencePortable;
 /// Only in builds for x86-64.
 extern const RecurrenceKernels recurrenceAvx2, recurrenceAvx512, recurrenceBf16, recurrenceAmx;
-/// The processor has BF16 tiles, and the system lets this process use them.
-bool hasAmx();
 
 /// The best kernels that this processor has for a call.
 const RecurrenceKernels &recurrenceKernels(const mpt_recurrence_desc &desc);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrences with BF16 weights on processors with matrix tiles (AMX): sums of 32 rows by 32 columns stay in tiles.
+#include "cpu/Amx.h"
 #include "cpu/Recurrence.h"
 #include "cpu/RecurrenceTileRows.h"
 
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace {
 
@@ -15,30 +13,11 @@ struct Tile {
   static constexpr int columns = 32, rows = 32;
   static constexpr int64_t pair = 2, depthUnit = 32, chunk = chunkOf<Element>;
 
-  /// The layout of tile registers, as the processor takes it.
-  struct alignas(64) Config {
-    uint8_t palette = 1, start = 0, reserved[14] = {};
-    uint16_t bytes[16] = {};
-    uint8_t rows[16] = {};
-  };
-
-  /// Sums in tiles 0 to 3, rows of a in 4 and 5, columns of the panel in 6 and 7.
-  static void configure(int64_t count) {
-    Config config;
-    auto upper = static_cast<uint8_t>(count < 16 ? count : 16), lower = static_cast<uint8_t>(count - upper);
-    const uint8_t rows[8] = {upper, upper, lower, lower, upper, lower, 16, 16};
-    for (int i = 0; i < 8; ++i)
-      if (rows[i]) {
-        config.rows[i] = rows[i];
-        config.bytes[i] = 64;
-      }
-    _tile_loadconfig(&config);
-  }
-
   static void multiply(int64_t count, int64_t depth, const uint16_t *a, int64_t stride, const uint16_t *panel, float *c,
                        bool accumulate) {
     if (configured != count) {
-      configure(count);
+      auto upper = static_cast<uint8_t>(count < 16 ? count : 16);
+      mpt::rt::configureTiles(upper, static_cast<uint8_t>(count - upper));
       configured = count;
     }
     count > 16 ? multiplyTwo(depth, a, stride, panel, c, accumulate)
@@ -118,18 +97,5 @@ namespace mpt::rt {
 
 const RecurrenceKernels recurrenceAmx{
     "amx", NR, true, Tile::depthUnit, packBlocks, runBlocks<ForwardStep>, runBlocks<BackwardStep>};
-
-bool hasAmx() {
-  static const bool has = [] {
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    constexpr unsigned bf16 = 1u << 22, tile = 1u << 24;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (bf16 | tile)) != (bf16 | tile))
-      return false;
-    // The system saves tiles of processes that ask for it.
-    constexpr long request = 0x1023, tileData = 18;
-    return syscall(SYS_arch_prctl, request, tileData) == 0;
-  }();
-  return has;
-}
 
 } // namespace mpt::rt

@@ -34,10 +34,7 @@ public:
     Capabilities result;
     result.calls.resultScales = true;
     result.wholeRecurrences = true;
-    // BF16 operands that are multiplied as they are have to be in memory.
-    result.calls.roundedOperands = {MPT_FLOAT16};
-    if (!cpu::multipliesBf16(processor))
-      result.calls.roundedOperands.push_back(MPT_BFLOAT16);
+    result.calls.roundedOperands = {MPT_FLOAT16, MPT_BFLOAT16};
     return result;
   }
 
