@@ -175,8 +175,11 @@ void buildDistribution(OpPassManager &passes, const PipelineOptions &options, co
 }
 
 /// Verifies in the output of later phases the properties that phase precision verified.
-void addVerification(OpPassManager &passes) {
-  passes.addPass(createVerifyAccumulators());
+void addVerification(OpPassManager &passes, const Capabilities &target) {
+  VerifyAccumulatorsOptions accumulators;
+  for (const TensorCore &core : target.tensorCores)
+    accumulators.tensorCores.push_back(core.name().str());
+  passes.addPass(createVerifyAccumulators(accumulators));
   passes.addPass(createVerifyScales());
 }
 
@@ -239,7 +242,7 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   form.bundles = kernels.bundles;
   form.memoryBound = kernels.memoryBound;
   passes.addPass(createForm(form));
-  addVerification(passes);
+  addVerification(passes, target);
 }
 
 void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const Capabilities &target) {
@@ -263,7 +266,7 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   passes.addPass(createChooseLayouts());
   passes.addPass(createVerifyUpdates());
   // Calls were made of sums and factors that fusion left: they are looked at again.
-  addVerification(passes);
+  addVerification(passes, target);
   if (options.countTraffic)
     passes.addPass(target.device ? createCountTraffic({target.device->largestSharedBytes, target.device->sectorBytes})
                                  : createCountTraffic());

@@ -37,7 +37,7 @@ PYTHON_PACKAGES=(
 )
 # Only tests need these: runners, a measure of functions, references to compare with, exporters, and NVIDIA's assembler and disassemblers.
 TEST_PACKAGES=(
-  lit pytest pytest-xdist "lizard==1.24.3" "torch==2.13.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump
+  lit pytest pytest-xdist "lizard==1.24.3" "torch==2.13.0" "mmaemu==0.1.0" onnxruntime onnxscript nvidia-cuda-nvcc-cu12 nvidia-cuda-cuobjdump
   nvidia-cuda-nvdisasm
 )
 

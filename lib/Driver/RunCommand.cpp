@@ -2,6 +2,7 @@
 // mpt-run: words to a command, and the command carried out.
 #include "mpt/Driver/RunCommand.h"
 
+#include "mpt/Dialect/MPT/OrderedSums.h"
 #include "mpt/Driver/Compile.h"
 #include "mpt/Driver/Questions.h"
 #include "mpt/Lowering/Emulation/ElementCode.h"
@@ -10,6 +11,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "mlir/Support/FileUtilities.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/SourceMgr.h"
@@ -50,6 +52,11 @@ template <typename Limit> Setter limit(Limit CertificateLimits::*member) {
   };
 }
 
+StringRef coreNames() {
+  static const std::string text = llvm::join(TensorCore::names(), "|");
+  return text;
+}
+
 const std::vector<RunFlag> &flags() {
   static const std::vector<RunFlag> table = {
       {"--function", "NAME", "function to run (every public one without arguments)", file(&RunOptions::function)},
@@ -62,6 +69,11 @@ const std::vector<RunFlag> &flags() {
       {"--tolerances", "FILE", "write the error model's tolerance of each result", file(&RunOptions::tolerances)},
       {"--fp64", "", "compute every float in FP64",
        [](RunCommand &command, StringRef) { return command.run.oracle = true; }},
+      {"--as", coreNames(), "add up products of 8- and 16-bit operands as the Tensor Cores of this architecture",
+       [](RunCommand &command, StringRef value) {
+         command.core = TensorCore::named(value);
+         return command.core.has_value();
+       }},
       {"--steps", "N", "calls in a row (one, or one for each batch)",
        [](RunCommand &command, StringRef value) {
          return !value.getAsInteger(10, command.steps) && command.steps > 0;
@@ -121,11 +133,18 @@ public:
     OwningOpRef<ModuleOp> module = command.mode == RunMode::Calibrate ? loadReference() : load("");
     if (!module)
       return kBroken;
+    if (command.core && hasOrderedSums(*module)) {
+      llvm::errs()
+          << "mpt-run: expected a module without --batch-invariant for --as, got one whose sums are ordered as "
+             "a processor's\n";
+      return kBroken;
+    }
     if (command.mode == RunMode::Run) {
       RunOptions options = command.run;
       options.steps = std::max<int64_t>(1, command.steps);
       std::unique_ptr<ElementCode> elements = createElementCode();
       options.elements = elements.get();
+      options.core = core();
       return succeeded(runModule(*module, options)) ? 0 : kFound;
     }
     FailureOr<std::vector<Batch>> batches = readBatches(*module, command.batches);
@@ -137,6 +156,7 @@ public:
   }
 
 private:
+  const TensorCore *core() const { return command.core ? &*command.core : nullptr; }
   bool isText() const { return command.input == "-" || StringRef(command.input).ends_with(".mlir"); }
 
   /// The input as a module ready to run; `policy` overrides the one asked for. Null after an error was printed.
@@ -205,10 +225,11 @@ private:
     if (!wide)
       return kBroken;
     FailureOr<std::unique_ptr<CertifiedStep>> step =
-        command.library.empty() ? interpretedStep(module) : loadLibrary(module);
+        command.library.empty() ? interpretedStep(module, core()) : loadLibrary(module);
     if (failed(step))
       return kBroken;
-    FailureOr<llvm::json::Object> certificate = certify(**step, module, *wide, batches, command.steps, command.limits);
+    FailureOr<llvm::json::Object> certificate =
+        certify(**step, module, *wide, batches, command.steps, command.limits, core());
     if (failed(certificate))
       return kBroken;
     bool pass = certificate->getBoolean("pass").value_or(false);
@@ -309,6 +330,10 @@ llvm::Expected<RunCommand> RunCommand::parse(ArrayRef<StringRef> words) {
   if (isModule && !command.compileWords.empty())
     return llvm::createStringError("unknown flag '" + command.compileWords.front() +
                                    "' for an .mlir file; --help lists the flags [mpt-unknown-flag]");
+  if (command.core && (command.run.oracle || (command.mode != RunMode::Run && command.mode != RunMode::Certify)))
+    return llvm::createStringError(
+        "expected --as alone or with --certify: --fp64, --calibrate and --blame add up in the "
+        "types that the module says");
   if (command.mode != RunMode::Run && command.batches.empty())
     return llvm::createStringError("expected at least one --batch=FILE with the inputs of a step");
   return command;

@@ -56,7 +56,8 @@ LogicalResult Compilation::report(StringRef phase) {
     if (kind == "memory" && phase == "memory" && failed(reportMemory(file)))
       return failure();
     if (kind == "kernels" && phase == "memory") {
-      kernels = memory::kernelReport(*module);
+      std::shared_ptr<const target::Target> target = options.target ? options.target : target::createTarget("");
+      kernels = memory::kernelReport(*module, target->capabilities().tensorCores);
       kernelFiles.push_back(file);
     }
     if (!passes.empty() && failed(passes.run(*module)))

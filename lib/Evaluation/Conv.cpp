@@ -129,8 +129,8 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b, Value r
     for (const Tap &tap : taps)
       add(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes, lanes);
   };
-  // Libraries with ordered sums run over kernel positions, then channels.
-  const bool byTap = Sum != Weights && frame.ordersSums();
+  // Libraries with ordered sums run over kernel positions, then channels, and so do filters that lie channels-last.
+  const bool byTap = Sum != Weights && (frame.ordersSums() || frame.tensorCore());
   auto sumTile = [&](int64_t g, int64_t n, ArrayRef<Tap> rest, auto add) {
     for (ArrayRef<Tap> taps; !rest.empty(); rest = rest.drop_front(taps.size())) {
       taps = byTap ? rest.take_front() : rest;
@@ -138,7 +138,7 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b, Value r
         sumTaps(g, n, c, taps, add);
     }
   };
-  withProducts(frame, frame.accumulatorType(left.getElementType(), op.getNumericsAttr()), [&](auto add) {
+  withProducts(frame, op, sums, lanes, [&](auto add) {
     for (int64_t g = 0; g < geometry.groups; ++g)
       for (int64_t n = 0; n < geometry.batch; ++n)
         for (const std::vector<Tap> &tile : tiles)

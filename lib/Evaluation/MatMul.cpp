@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MatMul family. Running sums go over k in ascending order: sum = round(sum + a b), the product and addition in FP64;
-// fused where sums are ordered.
+// fused where sums are ordered. On Tensor Cores
+// they are as mpt/Support/TensorCores.h says.
 #include "Rules.h"
 
 using namespace mlir;
@@ -26,7 +27,7 @@ static LogicalResult interpretMatMul(MatMulOp op, InterpreterFrame &frame) {
     bs = turned;
   }
   MutableArrayRef<double> ys = y.writeReals();
-  withProducts(frame, frame.accumulatorType(a.getElementType(), numerics), [&](auto add) {
+  withProducts(frame, op, ys, n, [&](auto add) {
     // A row of b serves some rows of y while it is at hand.
     constexpr int64_t together = 8;
     for (int64_t s = 0; s < batch; ++s)

@@ -3,10 +3,12 @@
 #ifndef MPT_LIB_EVALUATION_RULES_H
 #define MPT_LIB_EVALUATION_RULES_H
 
+#include "mpt/Dialect/MPT/Accumulators.h"
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Evaluation/Rule.h"
+#include "mpt/Evaluation/TensorCoreProducts.h"
 
 namespace mpt {
 
@@ -57,6 +59,21 @@ template <typename Fn> void withProducts(const InterpreterFrame &frame, mlir::Fl
       addProducts(sums, factor, others, count, round);
     });
   });
+}
+
+/// The same for the products of contraction `op`, of accumulator type or on a Tensor Core. `results` are zero; the
+/// step's sums are rows of them, `rowLength` each.
+template <typename Fn>
+void withProducts(const InterpreterFrame &frame, mlir::Operation *op, llvm::MutableArrayRef<double> results,
+                  int64_t rowLength, Fn fn) {
+  const TensorCore *core = frame.tensorCore();
+  if (std::optional<ContractionSums> how = core ? sumsOnTensorCore(op, *core) : std::nullopt) {
+    TensorCoreRows rows(*how, results, rowLength);
+    fn([&](double *sums, double factor, const double *others, int64_t) { rows.add(sums, factor, others); });
+    return rows.finish();
+  }
+  mlir::Type element = mlir::getElementTypeOrSelf(op->getOperand(0).getType());
+  withProducts(frame, frame.accumulatorType(element, numericsOf(op)), fn);
 }
 
 /// The numbers of stream `stream` for the key tensor (seed, step), made four at a time.

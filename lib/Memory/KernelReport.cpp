@@ -10,6 +10,7 @@
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/RT/RTDialect.h"
+#include "mpt/Evaluation/TensorCoreProducts.h"
 #include "mpt/Memory/Bufferize.h"
 #include "mpt/Memory/KernelCode.h"
 #include "mpt/Memory/Layout.h"
@@ -119,7 +120,29 @@ struct Work {
   }
 };
 
-json::Object reportOf(func::FuncOp function, bool onDevice) {
+/// GEMMs of 8-bit operands whose sums have fewer bits than FP32's on `core`; null where there are none.
+json::Value narrowSumsOf(func::FuncOp function, const TensorCore &core) {
+  int64_t gemms = 0;
+  TensorCoreSums sums{};
+  function.walk([&](rt::GemmOp gemm) {
+    std::optional<OperandFormat> a = operandFormatOf(getElementTypeOrSelf(gemm.getA().getType())),
+                                 b = operandFormatOf(getElementTypeOrSelf(gemm.getB().getType()));
+    std::optional<TensorCoreSums> found = a && b ? core.sums(*a, *b) : std::nullopt;
+    if (!found || !found->narrowerThanF32())
+      return;
+    ++gemms;
+    sums = *found;
+  });
+  if (gemms == 0)
+    return nullptr;
+  return json::Object{{"core", core.name().str()},
+                      {"gemms", gemms},
+                      {"bits", sums.resultBits},
+                      {"products", sums.promoted},
+                      {"typical_error", sums.typicalError(sums.promoted)}};
+}
+
+json::Object reportOf(func::FuncOp function, bool onDevice, ArrayRef<TensorCore> cores) {
   Work work;
   work.add(function.front());
   json::Array narrow;
@@ -133,6 +156,11 @@ json::Object reportOf(func::FuncOp function, bool onDevice) {
                                    {"reason", cast<StringAttr>(pairs[i + 1]).getValue()}});
   json::Object report;
   report["narrow_channels"] = std::move(narrow);
+  json::Array sums;
+  for (const TensorCore &core : cores)
+    if (json::Value found = narrowSumsOf(function, core); found.getAsObject())
+      sums.push_back(std::move(found));
+  report["narrow_sums"] = std::move(sums);
   report["unfused_attentions"] = std::move(apart);
   report["kernel_code"] = launchedKernels(function);
   report["kernel_code_missing"] = nullptr;
@@ -150,13 +178,13 @@ json::Object reportOf(func::FuncOp function, bool onDevice) {
 
 } // namespace
 
-json::Object mpt::memory::kernelReport(ModuleOp module) {
+json::Object mpt::memory::kernelReport(ModuleOp module, ArrayRef<TensorCore> cores) {
   json::Object report;
   bool onDevice = llvm::any_of(module.getOps<func::FuncOp>(),
                                [](func::FuncOp function) { return hasAttr<MPTDialect::GridAttrHelper>(function); });
   for (auto function : module.getOps<func::FuncOp>())
     if (!function.isPrivate() && !function.isDeclaration() && !hasAttr<MPTDialect::KernelAttrHelper>(function))
-      report[function.getSymName()] = reportOf(function, onDevice);
+      report[function.getSymName()] = reportOf(function, onDevice, cores);
   return report;
 }
 
@@ -185,6 +213,15 @@ void mpt::memory::printKernelReport(const json::Object &report, raw_ostream &out
       out << llvm::formatv("{0}: convolution '{1}' ({2}) has {3} channels a group: Tensor Cores want {4}\n",
                            StringRef(name), *conv.getString("node"), *conv.getString("kind"), pair("channels"),
                            pair("for_tensor_cores"));
+    }
+  for (const auto &[name, value] : report)
+    for (const json::Value &entry : *value.getAsObject()->getArray("narrow_sums")) {
+      const json::Object &sums = *entry.getAsObject();
+      out << llvm::formatv(
+          "{0}: sums of {1} GEMMs with 8-bit operands have {2} bits on {3}, {4} products at a time, and "
+          "add up in FP32: errors of some {5:e1} of a sum\n",
+          StringRef(name), *sums.getInteger("gemms"), *sums.getInteger("bits"), *sums.getString("core"),
+          *sums.getInteger("products"), *sums.getNumber("typical_error"));
     }
   for (const auto &[name, value] : report)
     for (const json::Value &entry : *value.getAsObject()->getArray("unfused_attentions")) {

@@ -29,7 +29,9 @@ namespace {
 
 class InterpretedStep : public CertifiedStep {
 public:
-  explicit InterpretedStep(ModuleOp module) : module(module), interpreter(module) {}
+  InterpretedStep(ModuleOp module, const TensorCore *core) : module(module), interpreter(module) {
+    interpreter.multiplyOn(core);
+  }
   LogicalResult initialize() { return interpreter.initialize(); }
   FailureOr<NamedTensors> state() override { return interpreter.state(); }
   FailureOr<NamedTensors> call(StringRef name, const Batch &batch) override {
@@ -179,8 +181,8 @@ private:
 
 } // namespace
 
-FailureOr<std::unique_ptr<CertifiedStep>> mpt::interpretedStep(ModuleOp module) {
-  auto step = std::make_unique<InterpretedStep>(module);
+FailureOr<std::unique_ptr<CertifiedStep>> mpt::interpretedStep(ModuleOp module, const TensorCore *core) {
+  auto step = std::make_unique<InterpretedStep>(module, core);
   if (failed(step->initialize()))
     return failure();
   return FailureOr<std::unique_ptr<CertifiedStep>>(std::move(step));

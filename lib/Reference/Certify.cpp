@@ -74,8 +74,8 @@ double spreadOf(const std::string &name, const NamedTensors &center, NamedTensor
 
 /// A module with the two functions that are compared.
 struct Side {
-  explicit Side(ModuleOp module)
-      : module(module), step(module.lookupSymbol<func::FuncOp>("step")),
+  explicit Side(ModuleOp module, const TensorCore *core)
+      : module(module), core(core), step(module.lookupSymbol<func::FuncOp>("step")),
         gradients(module.lookupSymbol<func::FuncOp>("gradients")) {}
 
   /// `ours` as this module's state: masters are the parameters of a module that has none.
@@ -99,6 +99,8 @@ struct Side {
     bool rounds = mode == EvaluationMode::Exact;
     StepRun result;
     Interpreter first(module, mode), second(module, mode);
+    first.multiplyOn(core);
+    second.multiplyOn(core);
     first.observe(inGradients);
     second.observe(inStep);
     if (failed(adopt(first, before)) || failed(adopt(second, between)))
@@ -115,24 +117,25 @@ struct Side {
 
   FailureOr<StepRun> perturbed(uint64_t seed, const NamedTensors &before, const NamedTensors &between, Batch batch,
                                DriftWatch *watch) const {
-    Perturbation first(2 * seed), second(2 * seed + 1);
+    Perturbation first(2 * seed, core), second(2 * seed + 1, core);
     for (auto &[name, value] : batch)
       if (value.isFloat())
         first.move(value, Float32Type::get(value.getElementType().getContext()));
     if (!watch)
       return run(EvaluationMode::Oracle, before, between, batch, &first, &second);
-    ModelWatch watched(2 * seed + 1, *watch);
+    ModelWatch watched(2 * seed + 1, core, *watch);
     return run(EvaluationMode::Oracle, before, between, batch, &first, &watched);
   }
 
   /// As it is rounded, with sums in another order.
   FailureOr<StepRun> reordered(uint64_t seed, const NamedTensors &before, const NamedTensors &between,
                                const Batch &batch) const {
-    Reordering first(2 * seed), second(2 * seed + 1);
+    Reordering first(2 * seed, core), second(2 * seed + 1, core);
     return run(EvaluationMode::Exact, before, between, batch, &first, &second);
   }
 
   ModuleOp module;
+  const TensorCore *core; ///< that multiplies; null: sums of the types that the module says
   func::FuncOp step, gradients;
 };
 
@@ -150,8 +153,10 @@ struct Rows {
 
 class Certification {
 public:
-  Certification(CertifiedStep &subject, ModuleOp module, ModuleOp reference, const CertificateLimits &limits)
-      : subject(subject), ours(module), wide(reference), exact(reference, EvaluationMode::Oracle), limits(limits) {
+  Certification(CertifiedStep &subject, ModuleOp module, ModuleOp reference, const TensorCore *core,
+                const CertificateLimits &limits)
+      : subject(subject), ours(module, core), wide(reference, nullptr), exact(reference, EvaluationMode::Oracle),
+        limits(limits) {
     ours.module.walk([&](Operation *op) {
       for (Type type : op->getResultTypes())
         if (auto real = dyn_cast<FloatType>(getElementTypeOrSelf(type)))
@@ -523,7 +528,7 @@ private:
 } // namespace
 
 FailureOr<Object> mpt::certify(CertifiedStep &subject, ModuleOp module, ModuleOp reference, ArrayRef<Batch> batches,
-                               int64_t steps, const CertificateLimits &limits) {
-  return Certification(subject, module, reference, limits)
+                               int64_t steps, const CertificateLimits &limits, const TensorCore *core) {
+  return Certification(subject, module, reference, core, limits)
       .run(batches, steps ? steps : static_cast<int64_t>(batches.size()));
 }

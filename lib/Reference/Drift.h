@@ -46,7 +46,7 @@ private:
 /// A perturbed call, which adds to each drift the error that the error model has for it.
 class ModelWatch : public Perturbation {
 public:
-  ModelWatch(uint64_t seed, DriftWatch &watch) : Perturbation(seed), watch(watch) {}
+  ModelWatch(uint64_t seed, const TensorCore *core, DriftWatch &watch) : Perturbation(seed, core), watch(watch) {}
   void computed(mlir::Operation *op, const InterpreterFrame &frame) override;
 
 private:

@@ -3,6 +3,7 @@
 #include "mpt/Reference/ErrorModel.h"
 
 #include "mpt/Dialect/MPT/GraphBuilder.h"
+#include "mpt/Evaluation/TensorCoreProducts.h"
 
 using namespace mlir;
 using namespace mpt;
@@ -37,10 +38,10 @@ int64_t mpt::reductionLength(Operation *op) {
   return std::max<int64_t>(1, sizes[0] / results);
 }
 
-static void addErrors(Operation *op, ErrorModel &model);
+static void addErrors(Operation *op, const TensorCore *core, ErrorModel &model);
 
 /// Composite contractions err as the steps that they stand for: the steps are built before `op`, and erased again.
-static bool addErrorsOfSteps(Operation *op, PrecisionSemantics semantics, ErrorModel &model) {
+static bool addErrorsOfSteps(Operation *op, PrecisionSemantics semantics, const TensorCore *core, ErrorModel &model) {
   auto composite = dyn_cast<Decomposable>(op);
   if (!composite || semantics.getNumericClass() != NumericClass::Contraction)
     return false;
@@ -50,7 +51,7 @@ static bool addErrorsOfSteps(Operation *op, PrecisionSemantics semantics, ErrorM
     return false;
   Operation *first = before ? before->getNextNode() : &op->getBlock()->front();
   for (Operation *step = first; step != op; step = step->getNextNode())
-    addErrors(step, model);
+    addErrors(step, core, model);
   for (Operation *step = op->getPrevNode(); step != before;) {
     Operation *previous = step->getPrevNode();
     step->erase();
@@ -59,10 +60,10 @@ static bool addErrorsOfSteps(Operation *op, PrecisionSemantics semantics, ErrorM
   return true;
 }
 
-static void addErrors(Operation *op, ErrorModel &model) {
+static void addErrors(Operation *op, const TensorCore *core, ErrorModel &model) {
   auto semantics = dyn_cast<PrecisionSemantics>(op);
   if (!semantics || op->getNumResults() == 0 || op->hasTrait<OpTrait::ConstantLike>() ||
-      addErrorsOfSteps(op, semantics, model))
+      addErrorsOfSteps(op, semantics, core, model))
     return;
   double result = 0.0, wide = 0.0;
   for (Type type : op->getResultTypes()) {
@@ -77,13 +78,20 @@ static void addErrors(Operation *op, ErrorModel &model) {
     return;
   }
   int64_t length = reductionLength(op);
-  model.relative += 2 * ErrorModel::ofSum(length, 0.0, wide, 4 * result);
-  model.cancellation += 2 * ErrorModel::ofSum(length, 0.0, wide, 0.0);
+  std::optional<ContractionSums> how = core ? sumsOnTensorCore(op, *core) : std::nullopt;
+  double sums = how ? how->sums.largestError(length) : ErrorModel::ofSum(length, 0.0, wide, 0.0);
+  model.relative += 2 * (sums + 4 * result);
+  model.cancellation += 2 * sums;
 }
 
-ErrorModel ErrorModel::of(func::FuncOp function) {
+double mpt::tensorCoreError(Operation *op, const TensorCore *core) {
+  std::optional<ContractionSums> how = core ? sumsOnTensorCore(op, *core) : std::nullopt;
+  return how ? how->sums.typicalError(reductionLength(op)) : 0.0;
+}
+
+ErrorModel ErrorModel::of(func::FuncOp function, const TensorCore *core) {
   ErrorModel model;
-  function.walk([&](Operation *op) { addErrors(op, model); });
+  function.walk([&](Operation *op) { addErrors(op, core, model); });
   return model;
 }
 

@@ -31,6 +31,15 @@ double mpt::roundingsOf(Operation *op) {
   return rounding && rounding.getValue() == Rounding::Stochastic ? 2.0 : 1.0;
 }
 
+/// Root mean square of the finite elements: a sum that cancels leaves errors of its terms' size.
+static double typicalSize(const Tensor &value) {
+  double square = 0.0;
+  for (int64_t i = 0; i < value.size(); ++i)
+    if (double x = value.number(i); std::isfinite(x))
+      square += x * x;
+  return std::sqrt(square / static_cast<double>(std::max<int64_t>(1, value.size())));
+}
+
 void Perturbation::adjust(Operation *op, InterpreterFrame &frame) {
   double roundings = roundingsOf(op);
   auto numerics = op->getAttrOfType<NumericsAttr>("numerics");
@@ -43,28 +52,20 @@ void Perturbation::adjust(Operation *op, InterpreterFrame &frame) {
     if (isa<train::ReadOp>(op))
       type = cast<FloatType>(wideType(type));
     Tensor value = frame.get(result);
-    if (numerics)
+    if (double error = tensorCoreError(op, core))
+      move(value, error, typicalSize(value));
+    else if (numerics)
       move(value, cast<FloatType>(numerics.getAcc()), std::sqrt(static_cast<double>(reductionLength(op))));
     move(value, type, roundings);
     frame.set(result, std::move(value));
   }
 }
 
-void Perturbation::move(Tensor &value, FloatType type, double roundings) {
-  FloatFormat format(type);
-  std::uniform_real_distribution<double> share(-roundings * magnified, roundings * magnified);
+void Perturbation::move(Tensor &value, double error, double smallest) {
+  std::uniform_real_distribution<double> share(-error * magnified, error * magnified);
   for (double &x : value.writeReals())
     if (x != 0.0 && std::isfinite(x))
-      x += share(engine) * format.epsilon() * std::max(std::fabs(x), format.smallestNormal());
-}
-
-/// Root mean square of the finite elements: a sum that cancels leaves errors of its terms' size.
-static double typicalSize(const Tensor &value) {
-  double square = 0.0;
-  for (int64_t i = 0; i < value.size(); ++i)
-    if (double x = value.number(i); std::isfinite(x))
-      square += x * x;
-  return std::sqrt(square / static_cast<double>(std::max<int64_t>(1, value.size())));
+      x += share(engine) * std::max(std::fabs(x), smallest);
 }
 
 void Reordering::adjust(Operation *op, InterpreterFrame &frame) {
@@ -72,7 +73,8 @@ void Reordering::adjust(Operation *op, InterpreterFrame &frame) {
   auto semantics = dyn_cast<PrecisionSemantics>(op);
   if (!semantics || semantics.getNumericClass() == NumericClass::Movement || roundingsOf(op) == 0.0)
     return;
-  double error = magnified * 0x1p-24 * std::sqrt(static_cast<double>(reductionLength(op)));
+  double error =
+      magnified * std::max(0x1p-24 * std::sqrt(static_cast<double>(reductionLength(op))), tensorCoreError(op, core));
   std::uniform_real_distribution<double> share(-1.0, 1.0);
   for (OpResult result : op->getResults()) {
     auto type = dyn_cast<FloatType>(getElementTypeOrSelf(result.getType()));

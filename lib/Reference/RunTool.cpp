@@ -16,7 +16,7 @@ using namespace mpt;
 namespace {
 
 /// Runs every public function without arguments, each on fresh state.
-LogicalResult runCases(ModuleOp module, EvaluationMode mode) {
+LogicalResult runCases(ModuleOp module, EvaluationMode mode, const TensorCore *core) {
   bool ok = true;
   int64_t count = 0;
   for (auto function : module.getOps<func::FuncOp>()) {
@@ -24,6 +24,7 @@ LogicalResult runCases(ModuleOp module, EvaluationMode mode) {
       continue;
     ++count;
     Interpreter interpreter(module, mode);
+    interpreter.multiplyOn(core);
     ok &= succeeded(interpreter.initialize()) && succeeded(interpreter.call(function, {})) &&
           interpreter.failedChecks() == 0;
   }
@@ -116,10 +117,10 @@ double magnitudeOf(ArrayRef<Tensor> tensors) {
 
 /// Writes the tolerances of `compare`, one FP64 number a result.
 LogicalResult saveTolerances(func::FuncOp function, StringRef path, ArrayRef<Tensor> inputs,
-                             const std::map<std::string, Tensor> &outputs) {
+                             const std::map<std::string, Tensor> &outputs, const TensorCore *core) {
   if (path.empty())
     return success();
-  ErrorModel model = ErrorModel::of(function);
+  ErrorModel model = ErrorModel::of(function, core);
   auto type = RankedTensorType::get({}, Float64Type::get(function.getContext()));
   std::map<std::string, Tensor> tolerances;
   for (const auto &[name, expected] : outputs) {
@@ -131,11 +132,11 @@ LogicalResult saveTolerances(func::FuncOp function, StringRef path, ArrayRef<Ten
 
 /// Compares results from elsewhere with the interpreter's; integers must be equal, NaN and infinities meet themselves.
 LogicalResult compare(func::FuncOp function, StringRef path, ArrayRef<Tensor> inputs,
-                      const std::map<std::string, Tensor> &outputs) {
+                      const std::map<std::string, Tensor> &outputs, const TensorCore *core) {
   auto file = SafeTensorsFile::open(path, function.getContext());
   if (!file)
     return emitError(function.getLoc()) << llvm::toString(file.takeError());
-  ErrorModel model = ErrorModel::of(function);
+  ErrorModel model = ErrorModel::of(function, core);
   const double inputMagnitude = magnitudeOf(inputs);
   bool ok = true;
   for (const auto &[name, expected] : outputs) {
@@ -165,12 +166,13 @@ LogicalResult compare(func::FuncOp function, StringRef path, ArrayRef<Tensor> in
 LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
   EvaluationMode mode = options.oracle ? EvaluationMode::Oracle : EvaluationMode::Exact;
   if (options.function.empty())
-    return runCases(module, mode);
+    return runCases(module, mode, options.core);
   auto function = module.lookupSymbol<func::FuncOp>(options.function);
   if (!function)
     return module.emitError() << "expected a function named " << options.function << ", found none";
   Interpreter interpreter(module, mode);
   interpreter.computeBy(options.elements);
+  interpreter.multiplyOn(options.core);
   if (!options.state.empty() && failed(loadState(module, options.state, interpreter, mode)))
     return failure();
   if (failed(interpreter.initialize()))
@@ -186,7 +188,7 @@ LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
     for (auto [i, result] : llvm::enumerate(*results))
       outputs[resultName(function, i)] = result;
   }
-  if (!options.expect.empty() && failed(compare(function, options.expect, *inputs, outputs)))
+  if (!options.expect.empty() && failed(compare(function, options.expect, *inputs, outputs, options.core)))
     return failure();
   // Without a file, scalars are shown.
   if (options.outputs.empty())
@@ -197,6 +199,6 @@ LogicalResult mpt::runModule(ModuleOp module, const RunOptions &options) {
   for (const auto &[symbol, tensor] : interpreter.state())
     newState[train::TrainDialect::tensorName(symbol).str()] = tensor;
   return success(succeeded(save(module, options.outputs, outputs, mode)) &&
-                 succeeded(saveTolerances(function, options.tolerances, *inputs, outputs)) &&
+                 succeeded(saveTolerances(function, options.tolerances, *inputs, outputs, options.core)) &&
                  succeeded(save(module, options.newState, newState, mode)) && interpreter.failedChecks() == 0);
 }

@@ -227,6 +227,7 @@ def VerifyAccumulators : Pass<"fusion-verify-accumulators", "::mlir::ModuleOp"> 
     - an accumulator narrower than the policy's, or none stated on narrow inputs under a policy (FP32 without one);
     - sums that are rounded to less than the type of the result;
     - a contraction whose accumulator no runtime has: FP32, or FP64 of FP64 operands;
+    - a GEMM that one of `tensor-cores` would add up in less than FP32, beyond partial sums of 128 products;
     - an op with a kernel of its own, which adds up in its result's memory, whose result is narrower than its accumulator.
 
     Formed a second time by other passes, a sum may lose what phase precision said of it; this pass looks again.
@@ -236,6 +237,7 @@ def VerifyAccumulators : Pass<"fusion-verify-accumulators", "::mlir::ModuleOp"> 
     %y = mpt.reduce sum %x {axes = array<i64: 0>, numerics = #mpt.numerics<in = bf16, acc = f32, out = bf16>} : ...
     ```
   }];
+  let options = [ListOption<"tensorCores", "tensor-cores", "std::string", "that compute the contractions, named as in mpt-run --as">];
 }
 
 def VerifyScales : Pass<"fusion-verify-scales", "::mlir::ModuleOp"> {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // --fusion-verify-accumulators: fused and library sums accumulate in the types that phase precision chose.
 #include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Evaluation/TensorCoreProducts.h"
+#include "mpt/Interfaces/GemmLike.h"
 #include "mpt/Precision/Numerics.h"
 #include "mpt/Precision/Settings.h"
 #include "passes/fusion/Passes.h"
+
+#include "llvm/ADT/StringExtras.h"
 
 namespace mpt {
 #define GEN_PASS_DEF_VERIFYACCUMULATORS
@@ -48,9 +52,24 @@ LogicalResult verifyInRuntime(Operation *op) {
                            << found->stated.getAcc() << ": widen the operands";
 }
 
+/// Sums of 8-bit products may have fewer bits than FP32 while few products meet in them.
+LogicalResult verifyOnCore(Operation *op, const TensorCore &core) {
+  auto gemm = dyn_cast<GemmLike>(op);
+  std::optional<ContractionSums> how = gemm ? sumsOnTensorCore(op, core) : std::nullopt;
+  if (!how || how->sums.addsUpInF32(gemm.getReductionLength()))
+    return success();
+  return op->emitOpError() << "expected partial sums of at most 128 products, which add up in 'f32', got one sum of "
+                           << gemm.getReductionLength() << " products in " << how->sums.resultBits << " bits on "
+                           << core.name() << ": widen the operands, or leave fast-sums";
+}
+
 struct VerifyAccumulators : mpt::impl::VerifyAccumulatorsBase<VerifyAccumulators> {
+  using VerifyAccumulatorsBase::VerifyAccumulatorsBase;
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    FailureOr<SmallVector<TensorCore>> cores = namedCores();
+    if (failed(cores))
+      return signalPassFailure();
     // Without a policy every accumulator that is not stated is FP32.
     bool decided = hasAttr<MPTDialect::PolicyAttrHelper>(module);
     Type accumulator = PrecisionSettings::of(module).accumulate;
@@ -58,10 +77,25 @@ struct VerifyAccumulators : mpt::impl::VerifyAccumulatorsBase<VerifyAccumulators
     module.walk([&](Operation *op) {
       fine &= succeeded(verifyAccumulator(op, accumulator, decided && !isExtremum(op)));
       fine &= succeeded(op->getParentOfType<FusionOp>() ? verifyResultInMemory(op) : verifyInRuntime(op));
+      for (const TensorCore &core : *cores)
+        fine &= succeeded(verifyOnCore(op, core));
     });
     markAllAnalysesPreserved();
     if (!fine)
       signalPassFailure();
+  }
+
+private:
+  FailureOr<SmallVector<TensorCore>> namedCores() {
+    SmallVector<TensorCore> cores;
+    for (const std::string &name : tensorCores) {
+      std::optional<TensorCore> core = TensorCore::named(name);
+      if (!core)
+        return getOperation().emitError()
+               << "expected a Tensor Core of " << llvm::join(TensorCore::names(), ", ") << ", got '" << name << "'";
+      cores.push_back(std::move(*core));
+    }
+    return cores;
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "mpt/Reference/Certificate.h"
 #include "mpt/Reference/RunTool.h"
+#include "mpt/Support/TensorCores.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"
@@ -26,6 +27,7 @@ struct RunCommand {
   std::string reference;            ///< .mlir file in FP32 that an .mlir input is validated against
   std::string library; ///< folder of an emitted library, which is validated in place of the interpreter's run
   CertificateLimits limits;
+  std::optional<TensorCore> core;        ///< which products add up as on
   std::vector<std::string> compileWords; ///< mpt-opt's words: loss, optimizer, policy, ...
 
   static llvm::Expected<RunCommand> parse(llvm::ArrayRef<llvm::StringRef> words);

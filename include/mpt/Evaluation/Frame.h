@@ -18,6 +18,7 @@ enum class EvaluationMode {
 };
 
 class InterpreterFrame;
+class TensorCore;
 
 /// Another way to compute elementwise ops.
 class ElementCode {
@@ -36,6 +37,8 @@ struct EvaluationState {
   /// Sums are computed as in libraries compiled with --batch-invariant: contractions fused step by step, others exact.
   bool orderedSums = false;
   ElementCode *elements = nullptr; ///< then computes elementwise ops
+  /// Computes products of 8- and 16-bit operands; null: sums have their accumulator's type.
+  const TensorCore *tensorCore = nullptr;
 };
 
 /// The last op that reads each value of a block, null for its terminator.
@@ -75,6 +78,7 @@ public:
   bool isOracle() const { return mode == EvaluationMode::Oracle; }
   bool computed(mlir::Operation *op) { return ordersSums() && shared.elements && shared.elements->compute(op, *this); }
   bool ordersSums() const { return shared.orderedSums && !isOracle(); }
+  const TensorCore *tensorCore() const { return isOracle() ? nullptr : shared.tensorCore; }
   EvaluationState &state() const { return shared; }
   /// Type of running sums of elements of `elementType`: as `numerics` says, else FP32 or wider; f64 in oracle mode.
   mlir::FloatType accumulatorType(mlir::Type elementType, NumericsAttr numerics = {}) const;

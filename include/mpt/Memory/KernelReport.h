@@ -3,6 +3,8 @@
 #ifndef MPT_MEMORY_KERNELREPORT_H
 #define MPT_MEMORY_KERNELREPORT_H
 
+#include "mpt/Support/TensorCores.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -15,8 +17,10 @@ namespace mpt::memory {
 /// where a convolution's call leaves no sums that do (`mpt.guarded`); `minimum_bytes` and `sums_minimum_bytes`, lower
 /// bounds of that (Traffic.h; 0 where they were not asked for); `host_synchronizations`, ops that a device does not do
 /// by itself; `narrow_channels`, convolutions of 16 bits whose channels of a group are no multiples of 8, which Tensor
-/// Cores want, with the counts that would be; `kernel_code`, every kernel that is launched on a device (KernelCode.h).
-llvm::json::Object kernelReport(mlir::ModuleOp module);
+/// Cores want, with the counts that would be; `narrow_sums`, how many GEMMs of 8-bit operands each of `cores` adds up
+/// in less than FP32, in how many bits, and how many products at a time; `kernel_code`, every kernel that is launched
+/// on a device (KernelCode.h).
+llvm::json::Object kernelReport(mlir::ModuleOp module, llvm::ArrayRef<TensorCore> cores = {});
 /// The same as a table.
 void printKernelReport(const llvm::json::Object &report, llvm::raw_ostream &out);
 

@@ -32,8 +32,9 @@ public:
   virtual llvm::FailureOr<NamedTensors> call(llvm::StringRef function, const Batch &batch) = 0;
 };
 
-/// `module` in the interpreter, which rounds every value to its type.
-llvm::FailureOr<std::unique_ptr<CertifiedStep>> interpretedStep(mlir::ModuleOp module);
+/// `module` in the interpreter, which rounds every value to its type, and adds up as `core` does if there is one.
+llvm::FailureOr<std::unique_ptr<CertifiedStep>> interpretedStep(mlir::ModuleOp module,
+                                                                const TensorCore *core = nullptr);
 
 /// The library in `folder` (or that file), emitted of the same model and flags as `module`, run by the runtime library
 /// in the file `runtime`.
@@ -42,11 +43,12 @@ llvm::FailureOr<std::unique_ptr<CertifiedStep>> emittedStep(mlir::ModuleOp modul
 
 /// Runs `subject` step by step, and from its state before each step three others: `module`, the intended computation,
 /// in the interpreter's exact mode; `reference` (the same model in FP32) in FP64; and the error model. Compares losses,
-/// gradients, updates, skipped steps, all state, and within `module` every tensor with its FP64 value.
+/// gradients, updates, skipped steps, all state, and within `module` every tensor with its FP64 value. The subject's
+/// products, where it runs on a Tensor Core, are those of `core`.
 /// The result is a report: {"pass", "limits", "steps", "gradients", "updates", "meant", "tensors", "failures"}.
 llvm::FailureOr<llvm::json::Object> certify(CertifiedStep &subject, mlir::ModuleOp module, mlir::ModuleOp reference,
                                             llvm::ArrayRef<Batch> batches, int64_t steps,
-                                            const CertificateLimits &limits);
+                                            const CertificateLimits &limits, const TensorCore *core = nullptr);
 
 } // namespace mpt
 

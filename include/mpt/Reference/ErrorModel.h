@@ -9,6 +9,8 @@
 
 namespace mpt {
 
+class TensorCore;
+
 /// First-order rounding errors, added up over the ops of a computation.
 struct ErrorModel {
   /// Error relative to the magnitude of results: roundings to result types, and sums.
@@ -27,8 +29,8 @@ struct ErrorModel {
   /// Sum over all ops of `function` of ofSum with the op's reduction length (contracted extents, reduced elements, or
   /// 1), the epsilon of its accumulator and of its result type. Ops that only move values add nothing. Twice that,
   /// since two evaluations are compared, and four units of the result's rounding for functions approximated by
-  /// polynomials.
-  static ErrorModel of(mlir::func::FuncOp function);
+  /// polynomials. On a Tensor Core, contractions err as its sums do.
+  static ErrorModel of(mlir::func::FuncOp function, const TensorCore *core = nullptr);
 
   /// Largest allowed |actual - expected| of elements of `expected` when the inputs' largest finite magnitude is
   /// `inputMagnitude`; at least one unit in the last place of its largest element. 0 for integers.
@@ -38,6 +40,10 @@ struct ErrorModel {
 /// About how many terms meet in one result element of `op`, from the extents alone: exact for GEMMs and reductions; for
 /// a convolution's terms, K taps a channel count as the root of K, which errors of random sign stay below.
 int64_t reductionLength(mlir::Operation *op);
+
+/// Error of the sums of `op` on a Tensor Core relative to their size, when errors have random signs; 0 where it does
+/// not compute them, or there is none.
+double tensorCoreError(mlir::Operation *op, const TensorCore *core);
 
 /// Largest finite magnitude of a float tensor's elements; 0 for integers.
 double largestMagnitude(const Tensor &tensor);

@@ -40,6 +40,9 @@ public:
   /// Elementwise ops of modules with ordered sums are computed by `code`, which must outlive the calls.
   void computeBy(ElementCode *code) { states.elements = code; }
 
+  /// Products of 8- and 16-bit operands add up as on `core`, which must outlive the calls.
+  void multiplyOn(const TensorCore *core) { states.tensorCore = core; }
+
   /// Runs `function`; inputs are in argument order and are rounded to their types (not in oracle mode). State writes
   /// take effect when it has returned. Results are in order. A step with collectives runs as all its replicas, on the
   /// inputs of the global step (globalType); nobody observes it.

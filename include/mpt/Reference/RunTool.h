@@ -10,6 +10,7 @@
 namespace mpt {
 
 class ElementCode;
+class TensorCore;
 
 struct RunOptions {
   std::string function; ///< empty: every public function without arguments, as test cases
@@ -20,8 +21,9 @@ struct RunOptions {
   std::string expect; ///< safetensors file of results from elsewhere: each must agree within the function's ErrorModel
   std::string tolerances; ///< where to write how far results from elsewhere may be off, an FP64 scalar a result
   bool oracle = false;    ///< FP64 throughout; outputs and states are written as F64
-  ElementCode *elements = nullptr; ///< see Interpreter::computeBy
-  int64_t steps = 1;               ///< calls in a row, each on the same inputs
+  ElementCode *elements = nullptr;  ///< see Interpreter::computeBy
+  const TensorCore *core = nullptr; ///< see Interpreter::multiplyOn
+  int64_t steps = 1;                ///< calls in a row, each on the same inputs
 };
 
 /// Runs; errors and failed checks are diagnostics at their ops. Fails when any occurred, or nothing was run.

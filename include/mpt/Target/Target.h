@@ -8,6 +8,7 @@
 #include "mpt/Fusion/KernelCapabilities.h"
 #include "mpt/Lowering/GPU/Device.h"
 #include "mpt/Memory/Bufferize.h"
+#include "mpt/Support/TensorCores.h"
 #include "mpt/Target/Library.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -42,6 +43,7 @@ struct Capabilities {
   const DeviceDescription *device = nullptr; ///< that runs kernels in grids; null: the host does, in loops
   KernelCapabilities fusion;                 ///< of its kernels, and so which ops may share one
   bool orderedSums = true;                   ///< a sum's order depends on nothing but the tensors, in kernels and calls
+  llvm::SmallVector<TensorCore> tensorCores; ///< that multiply operands of 8 and 16 bits, one an architecture
   bool wholeRecurrences = false; ///< phase buffers takes recurrences as they are (BufferizationPolicy::recurrences)
   LibraryCalls calls;
 };

@@ -56,6 +56,9 @@ public:
     result.calls.alphaScales = result.calls.biasThroughReshape = true;
     result.calls.everyOperandType = result.orderedSums = false;
     result.calls.float8Gemms = multipliesFloat8();
+    for (StringRef arch : options.archs)
+      if (std::optional<TensorCore> core = TensorCore::named(arch))
+        result.tensorCores.push_back(std::move(*core));
     return result;
   }
 

@@ -18,7 +18,8 @@ def Library_GemmOp : Library_Op<"gemm", "Contraction",
     d = s * activation'(aux)                        where the activation is a gradient
     ```
 
-    Sums are FP32 (FP64 for FP64 operands); everything up to `d` and `kept` stays so, and both are rounded once. `sums` adds up
+    Sums are FP32 (FP64 for FP64 operands; of 8-bit operands, partial sums of at most 128 products may have fewer bits, as Tensor
+    Cores keep: mpt/Support/TensorCores.h); everything up to `d` and `kept` stays so, and both are rounded once. `sums` adds up
     op(a) [m] or op(b) [n] over k, or d [n] over its rows. Absent factors are 1; an absent bias is 0. With `read_as`, elements of
     FP32 operands are rounded to that type as they are read.
 
