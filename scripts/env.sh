@@ -15,6 +15,9 @@ export CCACHE_NOHASHDIR=1
 export CCACHE_IGNOREOPTIONS="-Werror -Wno-error=deprecated-declarations -Wno-missing-field-initializers"
 export CCACHE_SLOPPINESS="pch_defines,time_macros,include_file_mtime,include_file_ctime"
 export CCACHE_PCH_EXTSUM=1 # cmake/MPTPrecompiledHeader.cmake
+# The headers of a file come from the compiler's own list of them. Preprocessing each new file first, to find them, costs a third as much
+# again as compiling it from the precompiled header.
+export CCACHE_DEPEND=1
 
 say() { printf '%s: %s\n' "$(basename "$0" .sh)" "$*"; }
 die() {

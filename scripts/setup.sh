@@ -32,8 +32,9 @@ SYSTEM_PACKAGES=(
 # Only tests need these: sanitizers, tools of the checks, both implementations of MPI, and network namespaces.
 [ $tests = no ] ||
   SYSTEM_PACKAGES+=(clang-format-22 clang-tidy-22 libclang-rt-22-dev llvm-22-tools git openmpi-bin mpich iproute2)
+BUILD_PACKAGES=("cmake>=3.26" ninja)
 PYTHON_PACKAGES=(
-  "cmake>=3.26" ninja numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes tqdm setuptools wheel "onednn-devel-cpu-gomp==2023.2.0"
+  "${BUILD_PACKAGES[@]}" numpy "onnx==$ONNX_VERSION" scikit-learn ml_dtypes tqdm setuptools wheel "onednn-devel-cpu-gomp==2023.2.0"
 )
 # Only tests need these: runners, a measure of functions, references to compare with, exporters, and NVIDIA's assembler and disassemblers.
 TEST_PACKAGES=(
@@ -100,23 +101,27 @@ usable_python() {
   return 1
 }
 
+is_borrowed() { [ -L "$MPT_ROOT/.venv" ] && [ -x "$MPT_ROOT/.venv/bin/python" ]; }
+
+pip_run() {
+  "$MPT_ROOT/.venv/bin/python" -m pip install -q --disable-pip-version-check "$@" || die "pip could not install: $*"
+}
+
 # pip_install MARK PACKAGE...: installs packages unless the mark says that they are.
 pip_install() {
   local mark="$MPT_ROOT/.venv/$1"
   shift
   [ "$(fingerprint "$@")" != "$(cat "$mark" 2>/dev/null)" ] || return 0
   say "installing Python packages: $*"
-  "$MPT_ROOT/.venv/bin/python" -m pip install -q --disable-pip-version-check "$@" || die "pip could not install: $*"
-  [ ! -e "$MPT_ROOT/python/pyproject.toml" ] ||
-    "$MPT_ROOT/.venv/bin/python" -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e "$MPT_ROOT/python" ||
-    die "pip could not install the mpt package from python/"
+  pip_run "$@"
+  [ ! -e "$MPT_ROOT/python/pyproject.toml" ] || pip_run --no-build-isolation --no-deps -e "$MPT_ROOT/python"
   fingerprint "$@" >"$mark"
 }
 
-install_python_packages() {
+# make_environment: .venv with what the ONNX C++ library's build needs. A link to another checkout's .venv is that checkout's business.
+make_environment() {
   local venv="$MPT_ROOT/.venv" python
-  # A link to another checkout's environment is that checkout's business.
-  if [ -L "$venv" ] && [ -x "$venv/bin/python" ]; then return 0; fi
+  is_borrowed && return 0
   if ! { [ -x "$venv/bin/python" ] && head -1 "$venv/.mpt-setup" 2>/dev/null | grep -qxF "$MPT_ROOT"; }; then
     python="$(usable_python)" || die "no Python 3.10 or newer with the venv module; set PYTHON to one"
     say "making the Python environment .venv"
@@ -124,6 +129,11 @@ install_python_packages() {
     "$python" -m venv "$venv" || die "could not make $venv"
     printf '%s\n' "$MPT_ROOT" >"$venv/.mpt-setup"
   fi
+  [ -x "$venv/bin/cmake" ] && [ -x "$venv/bin/ninja" ] || pip_run "${BUILD_PACKAGES[@]}"
+}
+
+install_python_packages() {
+  is_borrowed && return 0
   pip_install .mpt-setup "${PYTHON_PACKAGES[@]}"
   [ $tests = no ] || pip_install .mpt-tests "${TEST_PACKAGES[@]}"
 }
@@ -144,9 +154,12 @@ install_onnx() {
   echo "$ONNX_SHA256  $work/onnx-$ONNX_VERSION.tar.gz" | sha256sum -c --quiet ||
     die "the ONNX source package is not the one expected"
   tar -xf "$work/onnx-$ONNX_VERSION.tar.gz" -C "$work"
+  # -O1, since the library takes a twelfth of an import's time at most. One constructor of its version converter is slow to optimize.
+  echo 'set_source_files_properties(onnx/version_converter/convert.cc PROPERTIES COMPILE_OPTIONS -O0)' >"$work/options.cmake"
   {
     cmake -S "$work/onnx-$ONNX_VERSION" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-      -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
+      -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" -DCMAKE_PROJECT_onnx_INCLUDE="$work/options.cmake" \
+      -DCMAKE_CXX_COMPILER=clang++-22 -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
       -DONNX_USE_PROTOBUF_SHARED_LIBS=ON -DONNX_USE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=OFF -DONNX_BUILD_PYTHON=OFF \
       -DONNX_ML=ON -DCMAKE_INSTALL_PREFIX="$work/prefix" -DCMAKE_INSTALL_LIBDIR=lib &&
       cmake --build "$work/build" && cmake --install "$work/build"
@@ -189,8 +202,12 @@ install_optional() {
 }
 
 install_system_packages
+make_environment
+# Two processors have work while packages arrive.
+install_onnx &
+onnx=$!
 install_python_packages
-install_onnx
+wait "$onnx" || exit 1
 if [ "$libraries" != none ]; then
   install_optional gfortran "the Fortran module" gfortran
   install_optional qemu-aarch64-static "libraries for AArch64" qemu-user-static g++-aarch64-linux-gnu
