@@ -159,7 +159,8 @@ private:
   std::map<size_t, std::string> missing;     ///< parameters that have no tensor, by place
   llvm::StringMap<::onnx::NodeProto *> producers;
   llvm::StringMap<llvm::SmallVector<MergedUse>> readers;
-  llvm::StringSet<> taken, names, dropped;
+  TakenNames taken;
+  llvm::StringSet<> names, dropped;
   llvm::StringSet<> fixed; ///< results of graphs
   mutable llvm::StringSet<> scopes;
   llvm::SmallVector<std::pair<std::string, std::string>>

@@ -138,7 +138,7 @@ void MergedTensors::giveOwn(const TensorProto &tensor, ArrayRef<MergedUse> uses,
   const NodeProto *alias = producers.lookup(name);
   bool stands =
       alias && isAlias(*alias) && originOf(name) == merged && !fixed.contains(name) && !dropped.contains(name);
-  std::string inFile = takeName(taken, name, stands ? name : merged);
+  std::string inFile = taken.take(name, stands ? name : merged);
   if (stands)
     dropped.insert(name);
   else

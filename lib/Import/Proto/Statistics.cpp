@@ -96,7 +96,7 @@ private:
       // The tensor takes the place of its alias, whose name it has. In the file the alias stays.
       name = before;
       replaced.insert(before);
-      proto::noteName(own, proto::takeName(taken, before, before));
+      proto::noteName(own, taken.take(before, before));
     } else if (name == before) {
       return;
     } else if (name.empty() || !taken.insert(name).second) { // two scales may be merged as well
@@ -115,14 +115,19 @@ private:
   llvm::StringMap<Uses> uses;
   llvm::StringMap<unsigned> readers;
   llvm::StringMap<std::string> origins; ///< of aliases that Identity nodes give
-  llvm::StringSet<> taken, replaced;
+  proto::TakenNames taken;
+  llvm::StringSet<> replaced;
 };
 
 } // namespace
 
-std::string proto::takeName(llvm::StringSet<> &taken, std::string wanted, const std::string &base) {
-  for (int k = 2; wanted.empty() || !taken.insert(wanted).second; ++k)
-    wanted = base + "." + std::to_string(k);
+std::string proto::TakenNames::take(std::string wanted, StringRef base) {
+  if (!wanted.empty() && insert(wanted).second)
+    return wanted;
+  unsigned &number = numbers.try_emplace(base, 1).first->second;
+  do
+    wanted = (base + "." + Twine(++number)).str();
+  while (!insert(wanted).second);
   return wanted;
 }
 
