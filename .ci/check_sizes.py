@@ -20,6 +20,10 @@ CAPS = [
     (("test",), (".mlir", ".test", ".onnxtxt"), 200, "split the test"),
     (("python", "test", "scripts", ".ci", "examples", "benchmarks"), (".py", ".sh"), 500, "split the module"),
 ]
+# Files above their cap, each with a cap of its own, which only falls.
+EXCEPTIONS = {
+    "lib/Import/Proto/Merged.cpp": 730,
+}
 MOST_BYTES = 512 * 1024
 
 
@@ -28,9 +32,11 @@ def main():
     for folders, ends, cap, advice in CAPS:
         for path in repo.files(*folders, ends=ends):
             count += 1
-            lines = repo.text(path).count("\n")
-            if lines > cap:
-                problems.append(f"{path}: {lines} lines, expected at most {cap}: {advice}")
+            lines, most = repo.text(path).count("\n"), EXCEPTIONS.get(path, cap)
+            if lines > most:
+                problems.append(f"{path}: {lines} lines, expected at most {most}: {advice}")
+            elif path in EXCEPTIONS and lines <= cap:
+                problems.append(f"{path}: {lines} lines fit its cap: take it off the exceptions of check_sizes.py")
     for path in repo.files():
         size = os.path.getsize(os.path.join(repo.ROOT, path))
         if size > MOST_BYTES:

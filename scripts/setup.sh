@@ -118,7 +118,7 @@ pip_install() {
   fingerprint "$@" >"$mark"
 }
 
-# make_environment: .venv with what the ONNX C++ library's build needs. A link to another checkout's .venv is that checkout's business.
+# make_environment: .venv with the packages that the ONNX C++ library's build needs. A link to another checkout's .venv is that checkout's business.
 make_environment() {
   local venv="$MPT_ROOT/.venv" python
   is_borrowed && return 0

@@ -2,9 +2,10 @@
 // The compilation driver: contexts, entry points, and phase after phase, under a budget as often as it takes.
 #include "mpt/Driver/Compile.h"
 
-#include "Compilation.h"
 #include "FoldedNorms.h"
+#include "ReadModel.h"
 #include "SavedTensors.h"
+#include "WriteProduct.h"
 
 #include "mpt/Dialect/MPT/MPTDialect.h"
 #include "mpt/Dialect/MPT/OrderedSums.h"
@@ -48,29 +49,84 @@ static void printDiagnostic(raw_ostream &log, Diagnostic &diagnostic) {
     printDiagnostic(log, note);
 }
 
-bool mpt::rewritesNodes(const CompileOptions &options) {
+/// The graph that comes in leaves node by node: none of the dialects that code is generated through is needed.
+static bool rewritesNodes(const CompileOptions &options) {
   return options.emit == EmitKind::ONNX && !options.trains && !StringRef(options.input).ends_with(".mlir") &&
          !holdsSteps(options.input) && !llvm::sys::fs::is_directory(options.input);
 }
 
+namespace {
+
+class Compilation {
+public:
+  Compilation(const CompileOptions &options, MLIRContext &context, raw_ostream &out, raw_ostream &log)
+      : options(options), pipeline(options), context(context), messages(options, log),
+        reader(messages, pipeline, module, context), writer(messages, reader, module, searched, context, out) {
+    if (options.products) // the output is a table
+      pipeline.policy = PolicyName::of(options.policy).name;
+  }
+
+  /// The whole compilation, up to the product.
+  LogicalResult run();
+  /// Reads the model and runs the phases that the options ask for; reports are written on the way.
+  LogicalResult runPhases();
+  LogicalResult reportKernels() { return writer.reportKernels(); }
+  OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
+
+private:
+  /// Runs the first phases size by size and joins their results in one module.
+  LogicalResult joinSizes(ArrayRef<Size> sizes, ArrayRef<Phase> each);
+  LogicalResult runPhases(ArrayRef<Phase> phases);
+  /// False before the phase of --from.
+  bool started(StringRef phase);
+  LogicalResult runPhase(const Phase &phase, const PipelineOptions &wishes);
+  static ArrayRef<Phase> phasesFrom(StringRef first);
+  /// Phases whose options a budget decides; they run as often as it takes.
+  bool fitsBudget(const Phase &phase) const;
+  /// Decides the options of the phases from `first` on so that the plan is within the budget, and keeps their results.
+  LogicalResult planWithin(StringRef first);
+  /// The phases from `first` to the plan. The error has the diagnostics.
+  Expected<MemoryPlan> planFrom(StringRef first, ModuleOp source, const PipelineOptions &wishes);
+  /// Takes @gradients, of every size, out of the result of phase fusion: no call of the library then needs more than
+  /// the budget.
+  void leaveOutGradients(ModuleOp fused, int64_t bytes);
+  /// Times of one target say nothing of another, and not every target orders its sums.
+  LogicalResult checkTarget();
+  /// The model's own graph with the policy's types, node by node.
+  LogicalResult rewriteNodes();
+
+  const CompileOptions &options;
+  PipelineOptions pipeline; ///< with the module's own settings
+  MLIRContext &context;
+  OwningOpRef<ModuleOp> module;
+  std::optional<BudgetSearch> searched;           ///< under --memory-budget
+  llvm::StringMap<OwningOpRef<ModuleOp>> planned; ///< results of phases that the search has run
+  bool reached = false;
+  Messages messages;
+  ModelReader reader;
+  ProductWriter writer;
+};
+
+} // namespace
+
 LogicalResult Compilation::run() {
   bool steps = !options.forwardOnly && !rewritesNodes(options);
   if (!steps && !options.lossScale.empty() && options.lossScale != "none")
-    return fail(
+    return messages.fail(
         "expected a training step for --loss-scale=" + options.lossScale +
         ", got one pass through the graph: there is no loss to scale; name --loss and --optimizer [mpt-needs-step]");
   if (!options.state.empty()) {
-    progress("writing " + options.output);
+    messages.progress("writing " + options.output);
     llvm::Error error = saveState(options, &context);
-    return error ? fail(llvm::toString(std::move(error))) : success();
+    return error ? messages.fail(llvm::toString(std::move(error))) : success();
   }
   if (rewritesNodes(options))
     return rewriteNodes();
   if (failed(runPhases()))
     return failure();
-  LogicalResult written = options.dryRun ? success() : write();
+  LogicalResult written = options.dryRun ? success() : writer.write();
   // Kernels are assembled last.
-  if (failed(reportKernels()))
+  if (failed(writer.reportKernels()))
     return failure();
   return written;
 }
@@ -78,7 +134,7 @@ LogicalResult Compilation::run() {
 LogicalResult Compilation::runPhases() {
   std::vector<Size> sizes = options.sizes();
   if (sizes.size() == 1)
-    return failed(read(sizes.front())) ? failure() : runPhases(compilerPhases());
+    return failed(reader.read(sizes.front())) ? failure() : runPhases(compilerPhases());
   ArrayRef<Phase> decided = phasesFrom("precision");
   if (failed(joinSizes(sizes, compilerPhases().drop_back(decided.size()))))
     return failure();
@@ -88,7 +144,7 @@ LogicalResult Compilation::runPhases() {
 LogicalResult Compilation::joinSizes(ArrayRef<Size> sizes, ArrayRef<Phase> each) {
   OwningOpRef<ModuleOp> all;
   for (const Size &size : sizes) {
-    if (failed(read(size)) || failed(runPhases(each)))
+    if (failed(reader.read(size)) || failed(runPhases(each)))
       return failure();
     if (!all)
       all = ModuleOp::create(module->getLoc());
@@ -96,7 +152,7 @@ LogicalResult Compilation::joinSizes(ArrayRef<Size> sizes, ArrayRef<Phase> each)
     all->push_back(module.release());
   }
   module = std::move(all);
-  progress("joining " + Twine(sizes.size()) + " sizes");
+  messages.progress("joining " + Twine(sizes.size()) + " sizes");
   PassManager passes(&context);
   buildSizes(passes);
   return passes.run(*module);
@@ -112,7 +168,7 @@ LogicalResult Compilation::runPhases(ArrayRef<Phase> phases) {
       break;
     if (made)
       continue;
-    if (phase.name == "training" && failed(countAlgorithms()))
+    if (phase.name == "training" && failed(reader.countAlgorithms()))
       return failure();
     if (fitsBudget(phase) && failed(planWithin(phase.name)))
       return failure();
@@ -121,11 +177,11 @@ LogicalResult Compilation::runPhases(ArrayRef<Phase> phases) {
     else if (failed(runPhase(phase, pipeline)))
       return failure();
     if (phase.name == "import") {
-      sayRecognized();
-      if (makesStep() && !options.forwardOnly && said.insert("norms").second)
+      reader.sayRecognized();
+      if (reader.makesStep() && !options.forwardOnly && messages.isNew("norms"))
         warnFoldedNorms(*module);
     }
-    if (failed(report(phase.name)) || (phase.name == "precision" && failed(checkTarget())))
+    if (failed(writer.report(phase.name)) || (phase.name == "precision" && failed(checkTarget())))
       return failure();
     // An ONNX file has the result of phase precision; later phases are for machines.
     if (phase.name == options.to || (options.emit == EmitKind::ONNX && phase.name == "precision"))
@@ -140,44 +196,35 @@ bool Compilation::started(StringRef phase) {
   return reached || options.from.empty();
 }
 
-LogicalResult Compilation::fail(const Twine &message) {
-  log << "error: " << message << "\n";
-  return failure();
-}
-
-void Compilation::progress(const Twine &message) {
-  if (!options.quiet)
-    log << "mpt-opt: " << message << "\n";
-}
-
 LogicalResult Compilation::rewriteNodes() {
   if (options.output == "-" && !options.dryRun)
-    return fail("expected a file for the ONNX model; name it with -o");
-  if (std::string flag = flagOfSteps(); !flag.empty())
-    return fail("expected a training step for " + flag +
-                ", got a graph whose nodes are rewritten; name --loss and --optimizer, or --backward=file where the "
-                "file has a backward pass [mpt-needs-step]");
-  progress("importing " + options.input);
+    return messages.fail("expected a file for the ONNX model; name it with -o");
+  if (std::string flag = reader.flagOfSteps(); !flag.empty())
+    return messages.fail(
+        "expected a training step for " + flag +
+        ", got a graph whose nodes are rewritten; name --loss and --optimizer, or --backward=file where the "
+        "file has a backward pass [mpt-needs-step]");
+  messages.progress("importing " + options.input);
   FailureOr<OwningOpRef<ModuleOp>> imported = importNodes(options.input, options.name, &context);
   if (failed(imported))
     return failure();
   module = std::move(*imported);
-  sayNodesForm();
-  progress("phase precision");
+  reader.sayNodesForm();
+  messages.progress("phase precision");
   PassManager passes(&context);
   if (options.timing)
     passes.enableTiming();
   buildNodeRewriting(passes, options);
-  if (failed(passes.run(*module)) || failed(report("precision")))
+  if (failed(passes.run(*module)) || failed(writer.report("precision")))
     return failure();
   if (options.dryRun)
     return success();
-  progress("writing " + options.output);
+  messages.progress("writing " + options.output);
   return exportNodes(*module, options.output);
 }
 
 LogicalResult Compilation::runPhase(const Phase &phase, const PipelineOptions &wishes) {
-  progress("phase " + phase.name);
+  messages.progress("phase " + phase.name);
   if (wishes.batchInvariant)
     orderSums(*module);
   PassManager passes(&context);
@@ -202,11 +249,11 @@ LogicalResult Compilation::planWithin(StringRef first) {
                    [&](const PipelineOptions &wishes) { return planFrom(first, *source, wishes); });
   Expected<MemoryPlan> found = searched->run();
   if (!found) {
-    log << llvm::toString(found.takeError());
+    messages.log << llvm::toString(found.takeError());
     return failure();
   }
   for (const std::string &message : found->messages)
-    log << message;
+    messages.log << message;
   pipeline = found->options;
   for (auto &[name, result] : found->phases)
     planned[name] = std::move(result);
@@ -239,7 +286,7 @@ Expected<MemoryPlan> Compilation::planFrom(StringRef first, ModuleOp source, con
   plan.peak = memory::peakOf(report);
   plan.gradients = memory::gradientsPeakOf(report);
   if (plan.peak.bytes > options.memoryBudget)
-    progress("needs " + Twine(plan.peak.bytes) + " bytes, more than --memory-budget");
+    messages.progress("needs " + Twine(plan.peak.bytes) + " bytes, more than --memory-budget");
   return plan;
 }
 
@@ -249,23 +296,24 @@ void Compilation::leaveOutGradients(ModuleOp fused, int64_t bytes) {
       function.erase();
   for (StringRef later : {"library", "buffers", "kernels", "memory"})
     planned.erase(later);
-  log << "warning: 'gradients', which hands all gradients out at once, needs " << bytes
-      << " bytes, more than --memory-budget: it is left out of the library\n";
+  messages.log << "warning: 'gradients', which hands all gradients out at once, needs " << bytes
+               << " bytes, more than --memory-budget: it is left out of the library\n";
 }
 
 LogicalResult Compilation::checkTarget() {
   PrecisionSettings settings = PrecisionSettings::of(*module);
   if (options.emit == EmitKind::ONNX && llvm::any_of(settings.savedNodes, [](const SavedRule &r) { return r.coded; }))
-    return fail("expected a library for activations that wait in 8 bits (--saved=f8 and rules 'saved'), got "
-                "--emit=onnx: whatever runs the file decides what waits");
+    return messages.fail("expected a library for activations that wait in 8 bits (--saved=f8 and rules 'saved'), got "
+                         "--emit=onnx: whatever runs the file decides what waits");
   std::string timed = settings.timedTarget;
   std::shared_ptr<const target::Target> target = options.target ? options.target : target::createTarget("");
   if (options.batchInvariant && !target->capabilities().orderedSums)
-    return fail("expected --target=cpu for --batch-invariant, got " + target->name() +
-                ", whose libraries choose the order of sums");
+    return messages.fail("expected --target=cpu for --batch-invariant, got " + target->name() +
+                         ", whose libraries choose the order of sums");
   if (timed.empty() || options.emit == EmitKind::ONNX || timed == target->name())
     return success();
-  return fail("expected products that were measured on target " + target->name() + ", got a table of target " + timed);
+  return messages.fail("expected products that were measured on target " + target->name() + ", got a table of target " +
+                       timed);
 }
 
 static void registerInto(MLIRContext &context, raw_ostream &log) {

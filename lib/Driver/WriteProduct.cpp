@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A compilation writes its product: a library with its manifest and the template of the model's file, an `.onnx` file,
 // or text; and the reports that were asked for.
-#include "Compilation.h"
+#include "WriteProduct.h"
 
 #include "OptimizerGroups.h"
 #include "SavedTensors.h"
@@ -13,6 +13,7 @@
 #include "mpt/Export/Export.h"
 #include "mpt/Memory/KernelReport.h"
 #include "mpt/Memory/Report.h"
+#include "mpt/Precision/Policy.h"
 #include "mpt/Support/Files.h"
 #include "passes/precision/Passes.h"
 
@@ -27,7 +28,7 @@
 using namespace mlir;
 using namespace mpt;
 
-LogicalResult Compilation::reportKernels() {
+LogicalResult ProductWriter::reportKernels() {
   if (kernelFiles.empty())
     return success();
   memory::addKernelCode(kernels, kernelCode);
@@ -39,12 +40,12 @@ LogicalResult Compilation::reportKernels() {
         memory::printKernelReport(kernels, os);
     };
     if (llvm::Error error = writeFile(file.empty() ? "-" : file, print))
-      return fail(llvm::toString(std::move(error)));
+      return messages.fail(llvm::toString(std::move(error)));
   }
   return success();
 }
 
-LogicalResult Compilation::report(StringRef phase) {
+LogicalResult ProductWriter::report(StringRef phase) {
   for (StringRef wish : options.reports) {
     auto [kind, file] = wish.split('=');
     PassManager passes(&context);
@@ -66,17 +67,17 @@ LogicalResult Compilation::report(StringRef phase) {
   return success();
 }
 
-LogicalResult Compilation::reportMemory(StringRef file) {
+LogicalResult ProductWriter::reportMemory(StringRef file) {
   llvm::json::Object memory = memory::report(*module);
   if (searched)
     memory["budget"] = searched->report();
   auto print = [&](raw_ostream &os) { memory::writeReport(memory, file.ends_with(".json"), os); };
   if (llvm::Error error = writeFile(file.empty() ? "-" : file, print))
-    return fail(llvm::toString(std::move(error)));
+    return messages.fail(llvm::toString(std::move(error)));
   return success();
 }
 
-void Compilation::describe() {
+void ProductWriter::describe() {
   Builder builder(&context);
   NamedAttrList entries(getAttr<MPTDialect::ManifestAttrHelper>(*module));
   entries.set("source", builder.getStringAttr(llvm::sys::path::filename(options.input)));
@@ -98,7 +99,7 @@ void Compilation::describe() {
   setAttr<MPTDialect::ManifestAttrHelper>(*module, entries.getDictionary(&context));
 }
 
-DictionaryAttr Compilation::describeTimes() {
+DictionaryAttr ProductWriter::describeTimes() {
   Builder builder(&context);
   PrecisionSettings settings = PrecisionSettings::of(*module);
   auto summary = getAttr<MPTDialect::PolicyAttrHelper>(*module);
@@ -110,7 +111,7 @@ DictionaryAttr Compilation::describeTimes() {
                                     builder.getNamedAttr("products", rows ? rows : builder.getArrayAttr({}))});
 }
 
-DictionaryAttr Compilation::describeReplicas() {
+DictionaryAttr ProductWriter::describeReplicas() {
   Builder builder(&context);
   llvm::SetVector<Attribute> names;
   for (auto function : module->getOps<func::FuncOp>())
@@ -124,19 +125,19 @@ DictionaryAttr Compilation::describeReplicas() {
        builder.getNamedAttr("split", builder.getArrayAttr(split))});
 }
 
-LogicalResult Compilation::writeOnnx() {
+LogicalResult ProductWriter::writeOnnx() {
   if (options.output == "-")
-    return fail("expected a file for the ONNX model; name it with -o");
+    return messages.fail("expected a file for the ONNX model; name it with -o");
   auto forward = module->lookupSymbol<func::FuncOp>("forward");
-  if (std::string flag = flagOfSteps(); options.forwardOnly && !flag.empty())
-    return fail("expected a training step for " + flag +
-                ", got the forward pass alone; name --loss and --optimizer [mpt-needs-step]");
+  if (std::string flag = reader.flagOfSteps(); options.forwardOnly && !flag.empty())
+    return messages.fail("expected a training step for " + flag +
+                         ", got the forward pass alone; name --loss and --optimizer [mpt-needs-step]");
   if (options.onnxForm != "joint" && options.onnxState == "inputs")
-    return fail("expected --onnx-form=joint for --onnx-state=inputs, got " + options.onnxForm +
-                ", whose algorithm reads its state from the model's initializers");
+    return messages.fail("expected --onnx-form=joint for --onnx-state=inputs, got " + options.onnxForm +
+                         ", whose algorithm reads its state from the model's initializers");
   if (options.forwardOnly ? !forward : !module->lookupSymbol<func::FuncOp>("step"))
-    return fail("expected a function to export, found none; --from may have skipped the training phase");
-  progress("writing " + options.output);
+    return messages.fail("expected a function to export, found none; --from may have skipped the training phase");
+  messages.progress("writing " + options.output);
   if (options.forwardOnly)
     return exportOnnx(*module, forward, options.output);
   StepFile file;
@@ -147,14 +148,14 @@ LogicalResult Compilation::writeOnnx() {
   return exportStep(*module, file, options.output);
 }
 
-LogicalResult Compilation::write() {
+LogicalResult ProductWriter::write() {
   if (options.emit == EmitKind::ONNX)
     return writeOnnx();
   if (options.emit == EmitKind::MLIR)
     return writeText([&](raw_ostream &os) {
       module->print(os, OpPrintingFlags().elideLargeResourceString().enableDebugInfo(false));
     });
-  progress("writing " + options.output);
+  messages.progress("writing " + options.output);
   describe();
   target::LibraryOptions library;
   library.outDir = options.output;
@@ -176,16 +177,16 @@ LogicalResult Compilation::write() {
   return placeForm(form);
 }
 
-LogicalResult Compilation::writeForm(std::string &path) {
+LogicalResult ProductWriter::writeForm(std::string &path) {
   ImportOptions artifacts;
   std::string model = trainingModelIn(options.input, artifacts);
   if (!options.inferenceModel.empty()) {
     llvm::Expected<TensorSites> other = sitesOf(model = options.inferenceModel);
     if (!other)
-      return fail(llvm::toString(other.takeError()));
-    sites = std::move(*other);
+      return messages.fail(llvm::toString(other.takeError()));
+    reader.sites = std::move(*other);
   }
-  if (sites.empty() || options.emit == EmitKind::Products) // which trains nothing
+  if (reader.sites.empty() || options.emit == EmitKind::Products) // which trains nothing
     return success();
   SmallString<128> unique;
   std::error_code code = llvm::sys::fs::create_directories(options.output);
@@ -193,35 +194,35 @@ LogicalResult Compilation::writeForm(std::string &path) {
     code = llvm::sys::fs::createUniqueFile(formName() + ".%%%%%%", unique);
   path = unique.str().str();
   if (code)
-    return fail("cannot write '" + formName() + "': " + code.message());
+    return messages.fail("cannot write '" + formName() + "': " + code.message());
   llvm::sys::RemoveFileOnSignal(path);
-  if (llvm::Error error = writeTemplate(model, savedTensors(*module, sites), path)) {
+  if (llvm::Error error = writeTemplate(model, savedTensors(*module, reader.sites), path)) {
     llvm::sys::fs::remove(path);
-    return fail(llvm::toString(std::move(error)));
+    return messages.fail(llvm::toString(std::move(error)));
   }
   return success();
 }
 
-LogicalResult Compilation::placeForm(const std::string &path) {
+LogicalResult ProductWriter::placeForm(const std::string &path) {
   std::error_code code = path.empty() ? llvm::sys::fs::remove(formName()) : llvm::sys::fs::rename(path, formName());
   if (code)
-    return fail("cannot write '" + formName() + "': " + code.message());
+    return messages.fail("cannot write '" + formName() + "': " + code.message());
   llvm::sys::DontRemoveFileOnSignal(path);
   return success();
 }
 
-std::string Compilation::formName() const {
+std::string ProductWriter::formName() const {
   SmallString<128> path(options.output);
   llvm::sys::path::append(path, options.name + ".template");
   return path.str().str();
 }
 
-LogicalResult Compilation::writeText(llvm::function_ref<void(raw_ostream &)> print) {
+LogicalResult ProductWriter::writeText(llvm::function_ref<void(raw_ostream &)> print) {
   if (options.output == "-" && &out != &llvm::outs()) {
     print(out);
     return success();
   }
   if (llvm::Error error = writeFile(options.output, print))
-    return fail(llvm::toString(std::move(error)));
+    return messages.fail(llvm::toString(std::move(error)));
   return success();
 }

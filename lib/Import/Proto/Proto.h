@@ -145,16 +145,6 @@ DeclaredParameters declaredParameters(const ::onnx::GraphProto &graph);
 /// equal, as new ones are. They are named after the scale.
 void separateStatistics(::onnx::ModelProto &model);
 
-/// Names that values of a file have.
-class TakenNames : public llvm::StringSet<> {
-public:
-  /// Takes a name that no value has: `wanted`, where it is one, or else `base` with a number.
-  std::string take(std::string wanted, llvm::StringRef base);
-
-private:
-  llvm::StringMap<unsigned> numbers; ///< of the last name, by base: a tensor may have tens of thousands of copies
-};
-
 /// Tensors that separateMerged() has made -> the one that each was in the file.
 using SeparatedTensors = llvm::StringMap<std::string>;
 /// Gives layers biases, scales and matrices of their own where they share one of equal elements and no matrix or module

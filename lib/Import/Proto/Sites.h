@@ -7,6 +7,7 @@
 
 #include "mlir/IR/Location.h"
 #include "onnx/onnx_pb.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace mpt::proto {
 
@@ -41,6 +42,16 @@ TensorSite siteOf(const ::onnx::TensorProto &tensor);
 /// Weights that the file keeps as Constant nodes or inside subgraphs, also as sparse ones, become initializers of the
 /// graph. A part of prepareModel().
 llvm::LogicalResult liftTensors(::onnx::ModelProto &model, mlir::MLIRContext *context);
+
+/// Names that values of a file have.
+class TakenNames : public llvm::StringSet<> {
+public:
+  /// Takes a name that no value has: `wanted`, where it is one, or else `base` with a number.
+  std::string take(std::string wanted, llvm::StringRef base);
+
+private:
+  llvm::StringMap<unsigned> numbers; ///< of the last name, by base: a tensor may have tens of thousands of copies
+};
 
 } // namespace mpt::proto
 
