@@ -88,9 +88,9 @@ def test_names(repository):
 def test_sizes(repository):
     assert run(repository, "check_sizes.py", {"lib/Import/A.cpp": "\n" * 600, "include/mpt/A.h": "\n" * 150})[0] == 0
     status, output = run(repository, "check_sizes.py", {
-        "tools/mpt-opt/main.cpp": "\n" * 61, "lib/B.cpp": "\n" * 601, "lib/Driver/Compile.cpp": "\n" * 600})
+        "tools/mpt-opt/main.cpp": "\n" * 61, "lib/B.cpp": "\n" * 601, "lib/Import/Proto/Merged.cpp": "\n" * 600})
     assert status == 1 and "main.cpp: 61 lines" in output and "B.cpp: 601 lines" in output
-    assert "lib/Driver/Compile.cpp: 600 lines fit its cap" in output
+    assert "lib/Import/Proto/Merged.cpp: 600 lines fit its cap" in output
 
 
 def test_duplicates(repository):
