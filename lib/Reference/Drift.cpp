@@ -91,7 +91,7 @@ void ModelWatch::computed(Operation *op, const InterpreterFrame &frame) {
     auto drift = watch.drifts.find(result);
     if (drift == watch.drifts.end())
       continue;
-    Tensor moved = frame.get(result);
+    const Tensor &moved = frame.get(result);
     double found = driftOf(moved, watch.values.find(result)->second).meanUlp;
     drift->second.modelUlp = std::max(drift->second.modelUlp, found);
   }

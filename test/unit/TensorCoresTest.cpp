@@ -36,7 +36,8 @@ static TensorCoreSums sumsOf(const char *name, OperandFormat a, OperandFormat b)
 }
 
 /// sum + a1 b1 + ... in one instruction.
-static double sumOf(const char *name, OperandFormat format, double sum, std::vector<double> a, std::vector<double> b) {
+static double sumOf(const char *name, OperandFormat format, double sum, const std::vector<double> &a,
+                    const std::vector<double> &b) {
   return sumsOf(name, format, format).dot(sum, a, format, b, format);
 }
 
