@@ -34,7 +34,11 @@ public:
 private:
   ModuleOp module;
   const KernelEmitter &emitter;
-  llvm::StringMap<LaunchShape> shapes; // of kernels by name
+  struct Emitted {
+    LaunchShape shape;
+    func::FuncOp function; // of the first launch
+  };
+  llvm::StringMap<Emitted> kernels; // by name
 
   LogicalResult emitDeclared() {
     for (auto kernel : llvm::to_vector(module.getOps<func::FuncOp>()))
@@ -68,7 +72,7 @@ private:
       setAttr<MPTDialect::KernelAttrHelper>(launch);
       launch = module.lookupSymbol<func::FuncOp>(name + "_" + std::to_string(i));
     }
-    shapes[name] = *shape;
+    kernels[name] = {*shape, function};
     return success();
   }
 
@@ -88,14 +92,13 @@ private:
   }
 
   LogicalResult settle(rt::LaunchOp launch) {
-    auto found = shapes.find(launch.getCallee());
-    if (found == shapes.end()) // its kernel had code before
+    auto found = kernels.find(launch.getCallee());
+    if (found == kernels.end()) // its kernel had code before
       return success();
-    const LaunchShape &shape = found->second;
+    const auto [shape, kernel] = found->second;
     OpBuilder builder(launch);
     launch.setExtent(shape.extent);
     launch.setGrain(shape.grain);
-    auto kernel = module.lookupSymbol<func::FuncOp>(launch.getCallee());
     for (size_t o = launch.getNumInputs(), e = launch.getBuffers().size(); o < e; ++o)
       if (failed(settleOutput(launch, kernel, o)))
         return failure();
@@ -145,7 +148,7 @@ private:
     std::string name = kernel.getSymName().str();
     if (failed(emit(kernel, declaredFusion(kernel))))
       return failure();
-    const LaunchShape &shape = shapes[name];
+    const LaunchShape &shape = kernels[name].shape;
     rt::LaunchOp::create(builder, loc, name, ValueRange{from, to}, 1, shape.extent, shape.grain);
     return success();
   }

@@ -77,6 +77,7 @@ inline mlir::MemRefType bufferTypeOf(mlir::Value memref) { return llvm::cast<mli
 Strided stridedOf(mlir::Value memref);
 /// Two buffers that show the same elements at the same addresses.
 bool sameMemory(mlir::Value a, mlir::Value b);
+/// True for the buffer of a state and views of it.
 bool isInState(mlir::Value memref);
 /// The buffer that `memref` is a view of, and where in it the view starts, in elements.
 std::pair<mlir::Value, int64_t> rootOf(mlir::Value memref);
