@@ -16,8 +16,10 @@
 #include "mpt/Memory/Plan.h"
 
 #include "llvm/ADT/StringSet.h"
+#include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 using namespace mlir;
 using namespace mpt;
@@ -60,28 +62,72 @@ std::string textOf(Type type) {
   return text;
 }
 
-/// Purposes of scratch.
-enum class Use { Saved, Gradient, Workspace, Other };
+/// Purposes of scratch, and their names in the report.
+enum Use { Saved, Gradient, Workspace, Other };
+constexpr std::array<StringLiteral, 4> useNames = {"saved", "gradients", "workspace", "other"};
+using BytesByUse = std::array<int64_t, useNames.size()>;
 
-/// Sums of live bytes over time.
+int64_t sum(const BytesByUse &bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t(0)); }
+
+/// Sums of live bytes over time, by use.
 class Timeline {
-  std::map<int64_t, int64_t> changes;
+  std::map<int64_t, BytesByUse> changes;
 
 public:
-  void add(const Lifetime &lifetime) {
-    changes[lifetime.first] += lifetime.bytes;
-    changes[lifetime.last + 1] -= lifetime.bytes;
+  /// The live bytes from a position on.
+  struct Point {
+    int64_t position = 0;
+    BytesByUse live = {};
+  };
+  void add(const Lifetime &lifetime, Use use) {
+    changes[lifetime.first][use] += lifetime.bytes;
+    changes[lifetime.last + 1][use] -= lifetime.bytes;
   }
-  /// The largest sum and the first position that has it.
-  std::pair<int64_t, int64_t> peak() const {
-    std::pair<int64_t, int64_t> best{0, 0};
-    int64_t live = 0;
-    for (auto [position, change] : changes)
-      if ((live += change) > best.first)
-        best = {live, position};
-    return best;
+  SmallVector<Point> points() const {
+    SmallVector<Point> points;
+    BytesByUse live = {};
+    for (auto [position, change] : changes) {
+      for (auto [bytes, by] : llvm::zip_equal(live, change))
+        bytes += by;
+      points.push_back({position, live});
+    }
+    return points;
   }
 };
+
+/// The first of the points at which a measure of live bytes is largest.
+template <typename Measure> Timeline::Point largestOf(ArrayRef<Timeline::Point> points, Measure measure) {
+  Timeline::Point best;
+  for (const Timeline::Point &point : points)
+    if (measure(point.live) > measure(best.live))
+      best = point;
+  return best;
+}
+
+json::Object bytesByUse(const BytesByUse &live) {
+  json::Object object;
+  for (auto [name, bytes] : llvm::zip_equal(useNames, live))
+    object[name] = bytes;
+  return object;
+}
+
+/// At most 200 points of a timeline, for pictures: of neighbours the one with the most live bytes.
+json::Array thinned(ArrayRef<Timeline::Point> points, ArrayRef<Operation *> ops) {
+  constexpr size_t most = 200;
+  json::Array array;
+  for (size_t size = points.size() / most + 1; !points.empty();
+       points = points.drop_front(std::min(size, points.size()))) {
+    Timeline::Point point = largestOf(points.take_front(size), sum);
+    if (!sum(point.live))
+      point = points.front();
+    json::Object object = bytesByUse(point.live);
+    object["at"] = point.position;
+    if (size_t(point.position) < ops.size())
+      object["node"] = nodeOf(ops[point.position]->getLoc());
+    array.push_back(std::move(object));
+  }
+  return array;
+}
 
 /// Buffers that an op which writes state reads; made in the backward pass, they are gradients on their way to the
 /// update.
@@ -173,24 +219,21 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
     return lifetime.first >= backward && updates.contains(buffer) ? Use::Gradient : Use::Other;
   };
   SmallVector<Lifetime> lifetimes = lifetimesOf(function);
-  Timeline all, gradients;
-  for (Lifetime &lifetime : lifetimes) {
-    all.add(lifetime);
-    if (useOf(lifetime) == Use::Gradient)
-      gradients.add(lifetime);
-  }
-  auto [lowerBound, where] = all.peak();
-  int64_t atPeak[4] = {};
+  Timeline timeline;
   SmallVector<Lifetime *> kept;
   for (Lifetime &lifetime : lifetimes) {
     Use use = useOf(lifetime);
-    if (lifetime.first <= where && lifetime.last >= where)
-      atPeak[int(use)] += lifetime.bytes;
+    timeline.add(lifetime, use);
     if (use == Use::Saved) {
       saved += lifetime.bytes;
       kept.push_back(&lifetime);
     }
   }
+  SmallVector<Timeline::Point> points = timeline.points();
+  auto gradients = [](const BytesByUse &live) { return live[Use::Gradient]; };
+  Timeline::Point peak = largestOf(points, sum);
+  json::Object atPeak = bytesByUse(peak.live);
+  atPeak["node"] = ops.empty() ? "?" : nodeOf(ops[peak.position]->getLoc());
   llvm::sort(kept,
              [](Lifetime *a, Lifetime *b) { return std::tie(b->bytes, a->first) < std::tie(a->bytes, b->first); });
   json::Array values;
@@ -214,15 +257,12 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
                       {"outputs", outputs},
                       {"arena", arena ? json::Value(arena.getInt()) : json::Value(nullptr)},
                       {"peak", state + outputs + (arena ? arena.getInt() : 0)},
-                      {"lower_bound", lowerBound},
+                      {"lower_bound", sum(peak.live)},
                       {"saved", saved},
-                      {"gradients", gradients.peak().first},
+                      {"gradients", largestOf(points, gradients).live[Use::Gradient]},
                       {"workspace", workspace},
-                      {"at_peak", json::Object{{"node", ops.empty() ? "?" : nodeOf(ops[where]->getLoc())},
-                                               {"saved", atPeak[int(Use::Saved)]},
-                                               {"gradients", atPeak[int(Use::Gradient)]},
-                                               {"workspace", atPeak[int(Use::Workspace)]},
-                                               {"other", atPeak[int(Use::Other)]}}},
+                      {"at_peak", std::move(atPeak)},
+                      {"timeline", thinned(points, ops)},
                       {"saved_values", std::move(values)},
                       {"kernels", int64_t(kernels.size())},
                       {"launches", counts.lookup(CallKind::Kernel)},
