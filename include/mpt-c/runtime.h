@@ -176,6 +176,10 @@ mpt_status mpt_trainer_time(mpt_trainer *trainer, const char *function, const mp
  * as in "cuBLASLt 130100, cuDNN 91900" ("" where there are none). Valid while the trainer lives. */
 mpt_status mpt_trainer_device(mpt_trainer *trainer, const char **name, const char **libraries);
 
+/* With option "profile": the tables of calls so far, of each function that ran more than once, as the trainer's end
+ * prints them. Empty without the option. The text lives until the next call of this function or the trainer's end. */
+mpt_status mpt_trainer_profile(mpt_trainer *trainer, const char **text);
+
 mpt_status mpt_trainer_set_learning_rate(mpt_trainer *trainer, double learning_rate);
 /* The rate that is in force: the one last set, or the manifest's. MPT_NOT_FOUND where there is none yet. */
 mpt_status mpt_trainer_learning_rate(const mpt_trainer *trainer, double *out);

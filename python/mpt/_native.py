@@ -74,6 +74,7 @@ PROTOTYPES = {
     "mpt_trainer_run": [c_void_p, c_char_p, POINTER(Tensor), c_int64, POINTER(Metrics)],
     "mpt_trainer_time": [c_void_p, c_char_p, POINTER(Tensor), c_int64, c_int64, POINTER(c_double)],
     "mpt_trainer_device": [c_void_p, POINTER(c_char_p), POINTER(c_char_p)],
+    "mpt_trainer_profile": [c_void_p, POINTER(c_char_p)],
     "mpt_trainer_output_at": [c_void_p, c_char_p, c_int64, POINTER(Tensor)],
     "mpt_trainer_set_learning_rate": [c_void_p, c_double],
     "mpt_trainer_learning_rate": [c_void_p, POINTER(c_double)],

@@ -19,7 +19,7 @@ from ._arrays import NAMES, SIZES, DeviceArray, to_array, to_tensor
 from ._compile import run as rewrite
 from ._native import name_bytes, path_bytes, whole_number
 from ._optimizer_state import OptimizerState
-from ._report import describe
+from ._report import Memory, describe
 from ._safetensors import array, read
 from ._weights import Weights
 from ._world import joined
@@ -227,6 +227,14 @@ class Trainer:
         return seconds.value
 
     @alone
+    def profile(self) -> str:
+        """Times of runtime calls so far, with the option `profile`: a table of each function that ran more than once. The first run
+        does not count."""
+        text = c_char_p()
+        self._runtime.call("mpt_trainer_profile", self._trainer, byref(text))
+        return text.value.decode(errors="replace")
+
+    @alone
     def device(self) -> tuple:
         """(name of the processor or GPU, versions of the libraries that compute on it)."""
         name, libraries = c_char_p(), c_char_p()
@@ -392,7 +400,7 @@ class Trainer:
                 result["weight_bytes"] += bytes_
             elif role in (SLOT, ACCUMULATOR):
                 result["slot_bytes"] += bytes_
-        return result
+        return Memory(result)
 
     # ---- inside ----
 

@@ -64,6 +64,18 @@ def test_rows_name_calls_and_nodes(compiled):
     assert any("tanh" in what and what.endswith("[squash]") for *_, what in rows)
 
 
+def test_profile_is_there_at_any_time(compiled, capfd):
+    inputs = {"x": np.ones((8, 64), np.float32), "target": np.zeros((8, 32), np.float32)}
+    with mpt.Trainer(compiled, threads=1, options={"profile": 100}) as trainer:
+        assert trainer.profile() == ""
+        for _ in range(3):
+            trainer.step(inputs)
+        text = trainer.profile()
+        assert text.startswith("step: 2 runs of ") and text == trainer.profile()
+    assert capfd.readouterr().err == text
+    assert mpt.Trainer(compiled).profile() == ""
+
+
 def test_number_limits_rows_and_silence_without(compiled):
     assert len(train(compiled, "2").splitlines()) == 4
     assert train(compiled) == "" and train(compiled, "0") == ""

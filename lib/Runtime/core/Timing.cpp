@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of functions, and the device that they were measured on.
+// Times of functions and calls, and the device that they were measured on.
 #include "core/Error.h"
 #include "core/Trainer.h"
 
@@ -90,6 +90,18 @@ mpt_status mpt_trainer_device(mpt_trainer *trainer, const char **name, const cha
     trainer->libraries = trainer->device->libraries();
     *name = trainer->description.c_str();
     *libraries = trainer->libraries.c_str();
+    return MPT_OK;
+  });
+}
+
+mpt_status mpt_trainer_profile(mpt_trainer *trainer, const char **text) {
+  if (!trainer || !text)
+    return fail(MPT_INVALID_ARGUMENT, "expected a trainer and a place for the text, got NULL");
+  return guarded([&] {
+    if (mpt_status status = trainer->device->synchronize())
+      return status;
+    trainer->profiles = trainer->profileTables();
+    *text = trainer->profiles.c_str();
     return MPT_OK;
   });
 }

@@ -17,9 +17,15 @@ using namespace mpt::rt;
 mpt_trainer::~mpt_trainer() {
   if (device)
     device->synchronize();
+  fputs(profileTables().c_str(), stderr);
+}
+
+std::string mpt_trainer::profileTables() const {
+  std::string text;
   for (const FunctionState &f : functions)
     if (f.profile)
-      fputs(f.profile->table(profileRows).c_str(), stderr);
+      text += f.profile->table(profileRows);
+  return text;
 }
 
 mpt_status mpt::rt::outOfMemory(const Device &device, const char *what, int64_t bytes, const std::string &largest) {

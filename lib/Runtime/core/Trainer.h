@@ -38,6 +38,7 @@ struct mpt_trainer {
   std::shared_ptr<mpt::rt::Model> model;
   std::unique_ptr<mpt::rt::Device> device; // before the memory that it owns
   std::string description, libraries;      // of the device, once asked for
+  std::string profiles;                    // the text that mpt_trainer_profile gave
   int threads = 1, profileRows = 0;
   double learningRate = 0;
   bool hasLearningRate = false;
@@ -57,6 +58,8 @@ struct mpt_trainer {
   std::map<std::string, int64_t> index;   // state tensors by name
   std::map<std::string, int64_t> masters; // parameter name to its master
 
+  /// The tables of all functions that have a profile.
+  std::string profileTables() const;
   const mpt_tensor_desc &tensor(int64_t i) const { return model->desc->state[i]; }
   /// In the device's memory: of a divided tensor, the shard of the first local replica.
   uint8_t *at(int64_t i) const { return state.data() + tensor(i).offset; }
