@@ -10,10 +10,10 @@ from ._compile import compile
 from ._errors import CompileError, CompileWarning
 from ._fit import Fit, fit
 from ._native import Error, PeerLost, Stalled, use_build
-from ._report import report
+from ._report import CompilerReport, report
 from ._shard import shard
 from ._trainer import StepResult, Trainer
 from ._world import World, WorldStats, init
 
-__all__ = ["CompileError", "CompileWarning", "Error", "Fit", "PeerLost", "Stalled", "StepResult", "Trainer", "World", "WorldStats",
-           "compile", "fit", "init", "report", "shard", "use_build"]
+__all__ = ["CompileError", "CompileWarning", "CompilerReport", "Error", "Fit", "PeerLost", "Stalled", "StepResult", "Trainer", "World",
+           "WorldStats", "compile", "fit", "init", "report", "shard", "use_build"]

@@ -32,7 +32,8 @@ class Axes:
         self.x0, self.x1 = min(xs), max(xs)
         self.y0, self.y1 = (self.scale(y) for y in (min(ys), max(ys)))
         if self.y0 == self.y1:
-            self.y0, self.y1 = self.y0 - 0.5, self.y1 + 0.5
+            pad = 0.5 if self.log else abs(self.y0) / 2 or 0.5
+            self.y0, self.y1 = self.y0 - pad, self.y1 + pad
 
     def scale(self, y: float) -> float:
         return math.log10(y) if self.log else y
@@ -43,7 +44,7 @@ class Axes:
     def y(self, value: float) -> float:
         return HEIGHT - BOTTOM - (self.scale(value) - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM)
 
-    def frame(self) -> str:
+    def frame(self, title: str = "step") -> str:
         parts = []
         for i in range(5):
             scaled = self.y0 + (self.y1 - self.y0) * i / 4
@@ -52,7 +53,7 @@ class Axes:
             parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/><text x="{LEFT - 5}" y="{y + 4:.1f}" class="end">{number(value)}</text>')
         for value, anchor in ((self.x0, ""), (self.x1, "end")):
             parts.append(f'<text x="{self.x(value):.1f}" y="{HEIGHT - 8}" class="{anchor}">{value:.0f}</text>')
-        return "".join(parts) + f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" class="middle">step</text>'
+        return "".join(parts) + f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" class="middle">{title}</text>'
 
 
 def figure(title: str, body: str, height: int = HEIGHT, note: str = "") -> str:
@@ -83,8 +84,36 @@ def lines(title: str, series: dict, logarithmic: bool = False, marks=(), note: s
     return figure(title, "".join(body), note=note)
 
 
-def exponents(title: str, looks: list, note: str = "") -> str:
-    """Histograms of exponents over time, one column a look, darker where more values are; beside them the ranges of formats."""
+def stack(title: str, points: list, names: list, note: str = "") -> str:
+    """Areas on top of one another, the first name lowest. `points` are dicts with "at", "node" and a number a name; each holds until
+    the next. Areas differ in shade and are named at their widest place."""
+    if len(points) < 2:
+        return ""
+    totals = [sum(point[name] for name in names) for point in points]
+    axes = Axes([point["at"] for point in points], [0, max(totals)], False)
+    body, base = [axes.frame("call of the step")], [0] * len(points)
+    for i, name in enumerate(names):
+        top = [low + point[name] for low, point in zip(base, points)]
+        if top == base:
+            continue
+        # Steps: a point's height holds up to the place of the next.
+        edge = lambda heights: [(axes.x(points[k + d]["at"]), axes.y(heights[k])) for k in range(len(points) - 1) for d in (0, 1)]
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in edge(top) + edge(base)[::-1])
+        body.append(f'<path class="cell area" opacity="{0.85 - 0.2 * i:.2f}" d="M{path}Z"><title>{html.escape(name)}</title></path>')
+        widest = max(range(len(points) - 1), key=lambda k: points[k][name])
+        middle = axes.y((top[widest] + base[widest]) / 2) + 4
+        anchor = "end" if axes.x(points[widest]["at"]) > WIDTH / 2 else ""
+        body.append(f'<text class="on {anchor}" x="{axes.x(points[widest]["at"]):.1f}" y="{middle:.1f}">{html.escape(name)}</text>')
+        base = top
+    most = totals.index(max(totals))
+    body.append(f'<path class="mark" d="M{axes.x(points[most]["at"]):.1f} {TOP}V{HEIGHT - BOTTOM}"><title>{html.escape(points[most].get("node", ""))}'
+                '</title></path>')
+    return figure(title, "".join(body), note=note)
+
+
+def exponents(title: str, looks: list, note: str = "", axis: str = "step") -> str:
+    """Histograms of exponents over time, one column a look, darker where more values are; beside them the ranges of formats. With
+    another axis the columns are what it says."""
     looks = [(step, found) for step, found in looks if found["counts"]]
     if not looks:
         return ""
@@ -101,7 +130,7 @@ def exponents(title: str, looks: list, note: str = "") -> str:
             if count:
                 exponent = found["first"] + j
                 body.append(f'<rect class="cell" x="{LEFT + i * width:.1f}" y="{y(exponent)}" width="{max(width - 0.5, 0.5):.1f}" height="{cell - 0.5}" '
-                            f'opacity="{max(0.08, (count / most) ** 0.5):.2f}"><title>step {step}, 2^{exponent}: {count}</title></rect>')
+                            f'opacity="{max(0.08, (count / most) ** 0.5):.2f}"><title>{axis} {html.escape(str(step))}, 2^{exponent}: {count}</title></rect>')
     for exponent in range(low + -low % 8, high + 1, 8):
         body.append(f'<path class="grid" d="M{LEFT} {y(exponent)}H{WIDTH - RIGHT}"/><text class="end" x="{LEFT - 5}" y="{y(exponent) + 4}">2^{exponent}</text>')
     for i, (name, (smallest, normal, largest)) in enumerate(FORMATS.items()):
@@ -109,8 +138,9 @@ def exponents(title: str, looks: list, note: str = "") -> str:
         top, bottom = y(min(largest, high)), y(max(normal, low)) + cell
         body.append(f'<path class="range" d="M{x} {top}V{bottom}"/><path class="range" stroke-dasharray="2 2" d="M{x} {bottom}V{y(max(smallest, low)) + cell}"/>'
                     f'<text transform="translate({x + 4} {y(-4)}) rotate(90)">{name}<title>{name}: dashed below the smallest normal value</title></text>')
-    body.append(f'<text x="{LEFT}" y="{height - 8}">{looks[0][0]}</text><text x="{WIDTH - RIGHT}" y="{height - 8}" class="end">{looks[-1][0]}</text>'
-                f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{height - 8}" class="middle">step</text>')
+    ends = [html.escape(str(step)[:24]) for step in (looks[0][0], looks[-1][0])]
+    body.append(f'<text x="{LEFT}" y="{height - 8}">{ends[0]}</text><text x="{WIDTH - RIGHT}" y="{height - 8}" class="end">{ends[1]}</text>'
+                f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{height - 8}" class="middle">{axis}</text>')
     return figure(title, "".join(body), height, note)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ._batches import Batches, batch_sizes
 from ._report import STYLE, curves
-from ._run_folder import RunFolder, read_log
-from ._watch import watch as look
+from ._run_folder import RunFolder, read_log, write_text
+from ._watch import culprits, watch as look
 
 
 def fit(trainer, data, *, epochs: int, run, validation=None, metrics: dict | None = None, learning_rate=None, shuffle: bool = True,
@@ -34,7 +34,7 @@ def fit(trainer, data, *, epochs: int, run, validation=None, metrics: dict | Non
                    val_NAME, for which more is better unless it has "loss" or "error" in its name
     keep           checkpoints that stay, beside the best one
     save_every     steps between checkpoints; None: one at the end of each epoch
-    watch          look at gradients and parameters after each epoch, for the report
+    watch          look at gradients and parameters after each epoch, and at gradients after a skipped step, for the report
     callbacks      functions of (record, trainer), called after each step and epoch; one that returns "stop" ends the run
     save_onnx      file that the model goes to at the end, with the best values where there is a validation
 
@@ -120,6 +120,8 @@ class Fit:
                     self._epoch(epochs, progress)
             if not self.folder.found() or not self.arrived:
                 self.folder.save(self.trainer, place)
+            if profile := self.trainer.profile():
+                write_text(self.run / "profile.txt", profile)
             if save_onnx is not None and not self.arrived:
                 self._save_onnx(save_onnx)
         finally:
@@ -174,14 +176,19 @@ class Fit:
                   "skipped": result.skipped, "learning_rate": self.trainer._learning_rate()}
         if result.grad_norm is not None:
             record["grad_norm"] = result.grad_norm
+        if result.skipped and self._looks():
+            record["culprits"] = culprits(self.trainer, batch)
         return record
+
+    def _looks(self) -> bool:
+        return self.watched and bool(self.trainer.inputs("gradients"))
 
     def _end_epoch(self, batch: dict | None) -> None:
         place = self.place
         record = {"kind": "epoch", "step": place["step"], "epoch": place["epoch"], "loss": place["loss_sum"] / place["batch"]}
         if self.validation is not None:
             record.update(self._validate())
-        if self.watched and batch is not None and self.trainer.inputs("gradients"):
+        if batch is not None and self._looks():
             self.folder.write({"kind": "watch", "step": place["step"], **look(self.trainer, batch)})
         place.update(epoch=place["epoch"] + 1, batch=0, loss_sum=0.0)
         value = record[self.monitor]

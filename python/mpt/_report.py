@@ -4,8 +4,9 @@ import html
 import json
 import os
 import pathlib
+import re
 
-from ._charts import FORMATS, bars, exponents, lines, number
+from ._charts import FORMATS, bars, exponents, lines, number, stack
 from ._run_folder import read_log, write_text
 
 STYLE = """
@@ -17,7 +18,7 @@ h1 { font-size: 22px; margin: 0 0 4px; } h2 { font-size: 17px; margin: 28px 0 8p
 figure { margin: 0; max-width: 600px; } figcaption { font-weight: 600; } figure p { font-size: 13px; } svg { display: block; width: 100%; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--ink); } .end { text-anchor: end; } .middle { text-anchor: middle; }
 .grid { stroke: var(--line); } .line { fill: none; stroke: var(--mark); stroke-width: 1.6; } .mark { stroke: var(--ink); stroke-width: 1.6; }
-.cell { fill: var(--mark); } .range { fill: none; stroke: var(--ink); stroke-width: 2.5; }
+.cell { fill: var(--mark); } .area { stroke: var(--ink); stroke-width: 0.6; } svg .on { paint-order: stroke; stroke: var(--paper); stroke-width: 3; } .range { fill: none; stroke: var(--ink); stroke-width: 2.5; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; } td, th { text-align: left; padding: 3px 14px 3px 0; border-bottom: 1px solid var(--line);
 vertical-align: top; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; } code { font: 13px ui-monospace, monospace; word-break: break-word; }
 """
@@ -72,6 +73,35 @@ def curves(log: list) -> str:
     return f'<div class="charts">{"".join(parts)}</div>'
 
 
+def skipped(log: list) -> str:
+    """The steps that were skipped, with the parameters whose gradients were too large."""
+    rows = []
+    for record in log:
+        if record["kind"] == "step" and record["skipped"]:
+            found = record.get("culprits", {})
+            said = ("not finite: " + ", ".join(found["not_finite"]) if "not_finite" in found
+                    else f"finite; the largest is of {found['largest']}" if found else "not looked at")
+            rows.append([record["step"], f"{record['loss_scale']:g}", said])
+    more = f"<p>and {len(rows) - 20} more</p>" if len(rows) > 20 else ""
+    return ("<h2>Skipped steps</h2>" + table(["step", "loss scale", "gradients under the next scale"], rows[:20]) + more) if rows else ""
+
+
+def times(profile: str) -> str:
+    """The tables of Trainer.profile: of each function the slowest calls."""
+    parts = []
+    for text in re.split(r"\n(?=\S[^\n]*: \d+ runs of )", profile):
+        head, *lines_ = text.strip().splitlines()
+        rows = [line.split(None, 5) for line in lines_[1:]]
+        shares = {}
+        for share, *_, what in rows[:8]:
+            call, node = what.rstrip("]").rsplit(" [", 1)
+            name = f"{node}: {call.split()[0]}"
+            shares[name if name not in shares else f"{name}, {call}"] = float(share.rstrip("%"))
+        parts.append(f"<h2>Times of {html.escape(head)}</h2>" + bars("share of the time, by first node", shares, "%")
+                     + "<details><summary>all calls</summary>" + table(lines_[0].split(None, 5), rows) + "</details>")
+    return "".join(parts)
+
+
 def values(log: list) -> str:
     """Exponents of gradients and parameters, and the shares of them outside of formats."""
     looks = [record for record in log if record["kind"] == "watch"]
@@ -88,9 +118,10 @@ def values(log: list) -> str:
     return f'<h2>Values and formats</h2><div class="charts">{charts}</div>' + table(head, rows)
 
 
-def compiled(path) -> str:
-    """Sections of mpt-opt's JSON reports: decisions, or memory."""
-    found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+def compiled(found: dict) -> str:
+    """Sections of mpt-opt's JSON reports: decisions, memory, or measured ranges."""
+    if "steps" in found:
+        return ranges(found["values"])
     if "values" in found:
         rows = [[value["node"], value["op"], value["type"], value.get("rule", "")] for value in found["values"] if value["function"] == "step"]
         return (f"<h2>Precision decisions of {html.escape(found['policy'])}</h2>"
@@ -101,17 +132,34 @@ def compiled(path) -> str:
         name = "step" if "step" in found["functions"] else next(iter(found["functions"]))
         step = found["functions"][name]
         peak = {key: value for key, value in step["at_peak"].items() if isinstance(value, (int, float))}
+        plan = stack("scratch over the step, bytes", step.get("timeline", []), ["saved", "gradients", "workspace", "other"],
+                     f"a bar marks its peak, at node {step['at_peak']['node']}")
         saved = [[value["node"], value["until"], value["type"], value["bytes"]] for value in step["saved_values"]]
-        return (f'<h2>Memory of {html.escape(name)}</h2><div class="charts">'
+        return (f'<h2>Memory of {html.escape(name)}</h2><div class="charts">' + plan
                 + bars("scratch at its peak", peak, "bytes", f"at node {step['at_peak']['node']}; the arena has {step['arena']:,} bytes, "
                        f"at least {step['lower_bound']:,} are needed") + "</div>"
                 + table(["saved by", "until", "type", "bytes"], saved))
-    raise ValueError(f"'{path}': expected a report of mpt-opt --report=precision or memory as .json")
+    raise ValueError("expected JSON of mpt-opt --report=precision or memory, or of mpt-run --calibrate")
+
+
+def ranges(measured: dict) -> str:
+    """Exponents that mpt-run --calibrate counted: a chart of each kind of value, one column a value, by name."""
+    charts = []
+    for kind in ("weight", "activation", "gradient"):
+        found = []
+        for key, value in sorted(measured.items()):
+            if value["kind"] == kind and value["exponents"]:
+                counts = {int(exponent): count for exponent, count in value["exponents"].items()}
+                low = min(counts)
+                found.append((key.split("|")[1], {"first": low, "counts": [counts.get(low + i, 0) for i in range(max(counts) - low + 1)]}))
+        charts.append(exponents(f"{kind}s", found, "of each value the most frequent exponent is darkest", axis="value"))
+    return f'<h2>Measured ranges</h2><div class="charts">{"".join(charts)}</div>'
 
 
 def report(run, out=None, compiler=()) -> str:
     """Writes one HTML page about a run of mpt.fit, by default report.html in its folder, and returns its path. `compiler` are JSON
-    files of mpt-opt's --report=precision and --report=memory."""
+    files of mpt-opt's --report=precision and --report=memory, and of mpt-run --calibrate. A trainer with the option `profile` leaves
+    its times in the folder."""
     run = pathlib.Path(os.fspath(run))
     log = read_log(run / "log.jsonl")
     if not any(record["kind"] == "step" for record in log):
@@ -121,8 +169,28 @@ def report(run, out=None, compiler=()) -> str:
             f"<p>{html.escape(about['trainer'])}</p><p>library <code>{html.escape(about['library'])}</code></p>")
     files = [compiler] if isinstance(compiler, (str, os.PathLike)) else compiler
     target = pathlib.Path(os.fspath(out)) if out is not None else run / "report.html"
-    write_text(target, page(f"run of {about['model']}", [head, curves(log), values(log), *map(compiled, files)]))
+    profile = run / "profile.txt"
+    measured = times(profile.read_text(encoding="utf-8")) if profile.exists() else ""
+    write_text(target, page(f"run of {about['model']}", [head, curves(log), skipped(log), values(log), measured, *(compiled(CompilerReport(file)) for file in files)]))
     return str(target)
+
+
+class CompilerReport(dict):
+    """The JSON of --report=precision, --report=memory or --calibrate, which notebooks show as the page of a run does."""
+
+    def __init__(self, path):
+        super().__init__(json.loads(pathlib.Path(os.fspath(path)).read_text(encoding="utf-8")))
+
+    def _repr_html_(self) -> str:
+        return f"<style>{STYLE}</style>{compiled(self)}"
+
+
+class Memory(dict):
+    """Bytes by what they hold (Trainer.memory), in notebooks as bars."""
+
+    def _repr_html_(self) -> str:
+        parts = {name.removesuffix("_bytes").replace("_", " "): value for name, value in self.items() if name != "peak_bytes"}
+        return f"<style>{STYLE}</style>" + bars("memory of a trainer", parts, "bytes", f"together {self['peak_bytes']:,} bytes")
 
 
 def describe(trainer) -> str:

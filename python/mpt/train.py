@@ -28,6 +28,7 @@ def main(words=None) -> int:
     parser.add_argument("--keep", type=int, default=3, help="checkpoints that stay (3)")
     parser.add_argument("--order", type=int, default=0, help="seed of the order of samples (0)")
     parser.add_argument("--threads", type=int, default=0, help="on the CPU (all)")
+    parser.add_argument("--profile", action="store_true", help="times of runtime calls, in RUN/profile.txt and the report")
     parser.add_argument("--anew", action="store_true", help="begin anew where RUN has checkpoints")
     parser.add_argument("--save-onnx", metavar="FILE", help="where the trained model goes, with the best values of a validation")
     arguments, compiler_words = parser.parse_known_args(words)
@@ -35,10 +36,13 @@ def main(words=None) -> int:
     library = run / "library"
     try:
         run.mkdir(parents=True, exist_ok=True)
-        _compile.run(compiler_words, library)
-        fit(Trainer(library, threads=arguments.threads), arguments.samples, epochs=arguments.epochs, run=run, validation=arguments.validation,
+        reports = {kind: run / f"{kind}.json" for kind in ("precision", "memory")}
+        own = [f"--report={kind}={path}" for kind, path in reports.items()]
+        _compile.run([*compiler_words, *own], library)
+        options = {"profile": 1} if arguments.profile else None
+        fit(Trainer(library, threads=arguments.threads, options=options), arguments.samples, epochs=arguments.epochs, run=run, validation=arguments.validation,
             patience=arguments.patience, keep=arguments.keep, seed=arguments.order, resume=not arguments.anew, save_onnx=arguments.save_onnx)
-        print(f"mpt: report in {report(run)}", file=sys.stderr)
+        print(f"mpt: report in {report(run, compiler=reports.values())}", file=sys.stderr)
     except (CompileError, Error, OSError, TypeError, ValueError) as problem:
         print(f"mpt.train: {problem}", file=sys.stderr)
         return 1

@@ -39,14 +39,22 @@ class Strict(HTMLParser):
         self.text += data
 
 
+def write_ranges(path) -> None:
+    """As mpt-run --calibrate does: an activation of 2^3 and 2^5, a weight of 2^-2."""
+    value = lambda kind, exponents: {"kind": kind, "exponents": exponents, "zeros": 0, "largest": 1.0}
+    path.write_text(json.dumps({"steps": 1, "values": {"step|hidden|mpt.matmul|0|0": value("activation", {"3": 5, "5": 1}),
+                                                       "state|weight": value("weight", {"-2": 4})}}))
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Four epochs whose second begins with a batch that overflows."""
     folder = tmp_path_factory.mktemp("page")
     for kind in ("precision", "memory"):
         mpt.compile(classifier(folder / "model<b>.onnx"), out=folder / "lib", name="model", report=f"{kind}={folder}/{kind}.json", **COMPILE)
+    write_ranges(folder / "ranges.json")
     random = np.random.default_rng(0)
-    trainer = mpt.Trainer(folder / "lib")
+    trainer = mpt.Trainer(folder / "lib", options={"profile": 1})
     names = [name for name in trainer.inputs("step") if name != "learning_rate"]
     good = {names[0]: random.standard_normal((ROWS, 4)).astype(np.float32), names[1]: random.integers(0, 3, ROWS)}
     bad = {**good, names[0]: np.full((ROWS, 4), 6e4, np.float32)}
@@ -58,7 +66,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(run):
-    return pathlib.Path(mpt.report(run / "run", compiler=[run / "precision.json", run / "memory.json"])).read_text()
+    return pathlib.Path(mpt.report(run / "run", compiler=[run / f"{kind}.json" for kind in ("precision", "memory", "ranges")])).read_text()
 
 
 def test_page_holds_what_the_log_holds(run, page):
@@ -70,10 +78,44 @@ def test_page_holds_what_the_log_holds(run, page):
     assert skipped == [4] and "1 of 12 steps were skipped" in page
     assert re.findall(r'class="mark"[^>]*><title>step (\d+)', page) == ["4"]
     for words in ("loss scale", "learning rate", "gradient norm by parameter", "Values and formats", "FP16", "Precision decisions of amp-f16",
-                  "Memory of step", "&lt;accuracy&gt;"):
+                  "Memory of step", "&lt;accuracy&gt;", "scratch over the step", "Skipped steps", "Times of step: 11 runs", "Measured ranges",
+                  "value hidden, 2^3: 5"):
         assert words in page, words
     for name in mpt.Trainer(run / "lib").trained()["tensors"]:
         assert name in page
+
+
+def test_skipped_step_names_its_culprit(run):
+    """The batch that overflows is looked at under the next scale; a parameter is named either way."""
+    log = [json.loads(line) for line in (run / "run/log.jsonl").read_text().splitlines()]
+    found = [record["culprits"] for record in log if record.get("skipped")]
+    names = mpt.Trainer(run / "lib").trained()["tensors"]
+    assert len(found) == 1 and all(name in names for names_ in found[0].values() for name in ([names_] if isinstance(names_, str) else names_))
+    assert not any("culprits" in record for record in log if not record.get("skipped"))
+
+
+def test_timeline_reaches_the_peak_and_no_more(run):
+    step = json.loads((run / "memory.json").read_text())["functions"]["step"]
+    uses = ("saved", "gradients", "workspace", "other")
+    totals = [sum(point[use] for use in uses) for point in step["timeline"]]
+    assert max(totals) == step["lower_bound"] and totals[-1] == 0 and min(totals) >= 0
+    peak = max(step["timeline"], key=lambda point: sum(point[use] for use in uses))
+    assert {use: peak[use] for use in uses} == {use: step["at_peak"][use] for use in uses} and peak["node"] == step["at_peak"]["node"]
+    assert max(point["gradients"] for point in step["timeline"]) == step["gradients"]
+    assert [point["at"] for point in step["timeline"]] == sorted(point["at"] for point in step["timeline"])
+
+
+def test_notebooks_show_reports_and_memory(run):
+    for kind, words in (("precision", "Precision decisions of amp-f16"), ("memory", "Memory of step"), ("ranges", "Measured ranges")):
+        reader = Strict()
+        reader.feed(mpt.CompilerReport(run / f"{kind}.json")._repr_html_())
+        assert not reader.open and words in reader.text
+    reader = Strict()
+    reader.feed(mpt.Trainer(run / "lib").memory()._repr_html_())
+    assert not reader.open and "together" in reader.text
+    (run / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match="expected JSON of mpt-opt"):
+        mpt.CompilerReport(run / "other.json")._repr_html_()
 
 
 def test_histogram_counts_every_value():
