@@ -28,7 +28,7 @@ def run(*command, **keywords) -> str:
 def inside(root, *command) -> str:
     """Runs a command whose root is `root`, in its folder /work, with the devices and processes of this machine."""
     mounts = 'mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && exec unshare --root="$0" --wd=/work "$@"'
-    return run("unshare", "--mount", "sh", "-c", mounts, root, *command, env={"LANG": "C.UTF-8", "HOME": "/work"})
+    return run("unshare", "--mount", "sh", "-c", mounts, root, *command, env={"LANG": "C.UTF-8", "HOME": "/work", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
 def make_root(root) -> None:
