@@ -145,7 +145,7 @@ def main() -> int:
             rows.append([name, policy, result, f"{1e3 * statistics.median(times):.2f}",
                          *(megabytes(memory[k]) for k in ("peak_bytes", "weight_bytes", "slot_bytes", "arena_bytes"))])
     progress("")
-    head = ["model", "policy", "held out", "step ms", "peak MB", "weights MB", "slots MB", "activations MB"]
+    head = ["model", "policy", "held out", "step ms", "peak MB", "weights MB", "optimizer states MB", "activations MB"]
     widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
     for row in [head, ["-" * w for w in widths]] + rows:
         print(" | ".join(cell.ljust(w) for cell, w in zip(row, widths)))
