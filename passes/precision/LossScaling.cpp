@@ -333,8 +333,8 @@ private:
     return success();
   }
 
-  /// Lets the updates of a parameter count all that there were, those in skipped steps too: the moments of its
-  /// optimizer have taken these up. Returns how many there were of the latter; null after an error.
+  /// Lets the updates of a parameter count all that there were, in skipped steps too: the moments of its optimizer
+  /// have taken these up. Returns how many there were in skipped steps; null after an error.
   Value countOwn(StringAttr parameter, ArrayRef<OpOperand *> counts) {
     RankedTensorType type = tensorType(counts.front()->get());
     std::string name = extraUpdatesOf(parameter.getValue());
@@ -363,7 +363,7 @@ private:
     ++numConditional;
   }
 
-  /// Makes writes conditional; those that wait for the whole step move to its end, since statistics are written before
+  /// Makes writes conditional; writes that wait for the whole step move to its end, since statistics are written before
   /// the gradients are known.
   LogicalResult commit(func::FuncOp function, SmallVector<Value> checked) {
     Operation *end = function.getBody().front().getTerminator();

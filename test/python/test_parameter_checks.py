@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finite checks by parameter: the same bits where nothing overflows, updates of parameters whose gradients are finite, and of no others."""
+"""Finite checks by parameter: bitwise identical steps where nothing overflows, updates of parameters whose gradients are finite, and of no others."""
 import json
 import os
 import pathlib
@@ -268,7 +268,7 @@ def test_trains_from_a_scale_that_overflows(tmp_path, check):
 
 
 def test_several_losses_keep_scales_of_their_own(model, tmp_path):
-    """Gradients of one loss alone, of the other alone, and of both: the same bits, and scales that move alike, with either check."""
+    """Gradients of one loss alone, of the other alone, and of both: scales move alike with either check."""
     graph = onnx.load(model)
     graph.graph.output.append(helper.make_tensor_value_info("r1", TensorProto.FLOAT, [BATCH, WIDTH]))
     onnx.save(graph, tmp_path / "two.onnx")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates that the gradient of one parameter decides about: what they may read, and how they count.
+// Updates that the gradient of one parameter decides about: the states that they may read, and how they count.
 #ifndef MPT_PRECISION_OWNUPDATES_H
 #define MPT_PRECISION_OWNUPDATES_H
 

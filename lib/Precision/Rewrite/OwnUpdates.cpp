@@ -63,7 +63,7 @@ StringAttr OwnUpdates::ownerOf(train::WriteOp write) const {
   return updated.contains(parameter) ? parameter : StringAttr();
 }
 
-/// What `value`, which hangs on no gradient, is computed from beside states of `parameter`.
+/// The source of `value`, which hangs on no gradient, beside states of `parameter`.
 OwnUpdates::Source OwnUpdates::sourceOf(Value value, StringAttr parameter) const {
   Source source;
   SmallVector<Value> work{value};
