@@ -63,7 +63,7 @@ def serve(model: str, column: str) -> None:
             path, batch = model.rsplit(":", 1)
             loss, feeds = "none", dict(np.load(batch))
         library = mpt.compile(path, loss=loss, optimizer="adamw,lr=1e-4", policy=policy, name="step", out=os.path.join(folder, "step"),
-                              **dict(flag.split("=") for flag in flags))
+                              **{flag.split("=")[0].replace("-", "_"): flag.split("=", 1)[1] for flag in flags})
         trainer = mpt.Trainer(library, threads=1)
         for line in sys.stdin:
             start = time.process_time()

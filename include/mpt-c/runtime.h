@@ -110,7 +110,8 @@ typedef struct mpt_metrics {
   double loss;
   double loss_scale; /* the scale that this call multiplied the loss with */
   double grad_norm;  /* global L2 norm of the unscaled gradient, before clipping */
-  int32_t skipped;   /* the gradient was not finite: no parameter or optimizer state changed */
+  int32_t skipped;   /* a gradient was not finite: its parameter and optimizer states did not change, and, but under a
+                      * finite check by parameter, no others did */
 } mpt_metrics;
 
 typedef struct mpt_memory {
@@ -137,7 +138,8 @@ mpt_status mpt_trainer_reset(mpt_trainer *trainer);
  * MPT_STALLED: this step and the ones before it, "skip_limit" in a row, were skipped, and the loss scale stayed where
  * it is, because it is fixed, at its smallest, or chosen a layer. mpt_last_error() names the input, the state or the
  * parameter's gradient that is not finite; to find the latter, "gradients" runs where the model has it. Metrics are
- * there and nothing has changed: the next step may be tried, and after as many more the call fails again.
+ * there, and nothing that is not finite has changed a state: the next step may be tried, and after as many more the
+ * call fails again.
  *
  * On CUDA inputs may lie in host memory or on the trainer's device (written before the call as far as that device's
  * streams are concerned: synchronize them); host memory may be reused at once. Without `metrics` nothing waits for the

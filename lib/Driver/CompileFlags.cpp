@@ -179,21 +179,21 @@ std::optional<std::string> setEma(CompileOptions &options, StringRef value) {
 std::optional<std::string> setMemoryBudget(CompileOptions &options, StringRef value) {
   static constexpr StringLiteral units = "KMG";
   auto [bytes, allowed] = value.split(',');
-  options.budgetCodes = false;
+  options.budgetCodes = options.budgetChecks = false;
   options.budgetSlots.clear();
   SmallVector<StringRef> words;
   if (bytes.size() != value.size())
     allowed.split(words, ',');
   for (StringRef word : words) {
     StringRef type = word;
-    if (word == "saved=f8" || word == "lossy")
-      options.budgetCodes = true;
+    options.budgetCodes |= word == "saved=f8" || word == "lossy";
+    options.budgetChecks |= word == "check=parameter" || word == "lossy";
     if (word == "lossy")
       options.budgetSlots.assign(std::begin(kBudgetSlots), std::end(kBudgetSlots));
     else if (type.consume_front("slots=") && is_contained(kBudgetSlots, type))
       options.budgetSlots.push_back(type.str());
-    else if (word != "saved=f8")
-      return "BYTES, with ,saved=f8, ,slots=" + join(ArrayRef(kBudgetSlots), "|") +
+    else if (word != "saved=f8" && word != "check=parameter")
+      return "BYTES, with ,check=parameter, ,saved=f8, ,slots=" + join(ArrayRef(kBudgetSlots), "|") +
              " or ,lossy for all of these, where bits may change";
   }
   value = bytes;
@@ -338,7 +338,10 @@ std::vector<Flag> precisionFlags() {
          options.rules.push_back(value.str());
          return std::nullopt;
        }},
-      {"--loss-scale", "SCALE", "none, a number, or dynamic with settings, as in dynamic,init=1024,interval=500",
+      {"--loss-scale", "SCALE",
+       "none, a number, or dynamic with settings, as in dynamic,init=1024,interval=500; check=parameter behind it or "
+       "alone "
+       "lets a step skip parameters one by one",
        text(&Options::lossScale)},
       {"--slots", "TYPE",
        "type that optimizer slots are stored in: f32, f16 (first moments alone) or bf16 (all), rounded stochastically; "
@@ -403,8 +406,8 @@ std::vector<Flag> modelFlags() {
       {"--forward-only", "", "no loss, backward or optimizer", toggle(&Options::forwardOnly)},
       {"--memory-budget", "BYTES",
        "most that training's state and scratch may take (or nK, nM, nG): rematerializes to fit, which changes no bit; "
-       "where that is not enough, ,saved=f8 lets activations wait in 8 bits, ,slots=bf16|i8|f8 optimizer states, "
-       "and ,lossy allows all of these",
+       "where that is not enough, ,check=parameter lets updates follow their gradients, ,saved=f8 activations wait in "
+       "8 bits, ,slots=bf16|i8|f8 optimizer states, and ,lossy allows all of these",
        setMemoryBudget},
   };
 }

@@ -30,6 +30,8 @@ std::string BudgetSearch::Choice::text() const {
     parts.push_back(rematerialize == kAll ? "all rematerialized that can be" : "more rematerialized");
   if (packs)
     parts.push_back("no narrow copies of parameters");
+  if (checks)
+    parts.push_back("finite checks by parameter");
   if (codes)
     parts.push_back("activations in 8 bits");
   if (!slots.empty())
@@ -39,7 +41,8 @@ std::string BudgetSearch::Choice::text() const {
 
 /// The part of the budget's value that allows the choice.
 std::string BudgetSearch::Choice::words() const {
-  return std::string(codes ? ",saved=f8" : "") + (slots.empty() ? "" : ",slots=" + slots);
+  return std::string(checks ? ",check=parameter" : "") + (codes ? ",saved=f8" : "") +
+         (slots.empty() ? "" : ",slots=" + slots);
 }
 
 /// The plan under a choice, which becomes a row. None where the options do not apply: the row has the reason.
@@ -47,6 +50,8 @@ std::optional<MemoryPlan> BudgetSearch::planWith(const Choice &choice) {
   PipelineOptions options = base;
   if (choice.packs)
     options.masters = "packed";
+  if (choice.checks)
+    options.lossScale += options.lossScale.empty() ? "check=parameter" : ",check=parameter";
   if (!choice.slots.empty())
     options.slots = choice.slots;
   options.codeActivations |= choice.codes;
@@ -99,17 +104,21 @@ std::optional<MemoryPlan> BudgetSearch::cheapest(ArrayRef<Choice> choices) {
   return best;
 }
 
-/// Narrow optimizer states, with or without codes: what the user allows, or the rest.
-std::vector<BudgetSearch::Choice> BudgetSearch::narrowSlots(bool packs, bool codes, bool allowed) const {
+/// Narrow optimizer states beside what `with` says: what the user allows, or the rest.
+std::vector<BudgetSearch::Choice> BudgetSearch::narrowSlots(Choice with, bool allowed) const {
   std::vector<Choice> choices;
-  if (!base.slots.empty() || !choosesTypes || (codes && !mayCode()))
+  if (!base.slots.empty() || !choosesTypes || (with.codes && !mayCode()))
     return choices;
   auto isMissing = [&](StringRef type) {
     return llvm::any_of(rows, [&](const Row &row) { return row.choice.slots == type && !row.missing.empty(); });
   };
+  bool others = (!with.codes || asked.budgetCodes) && (!with.checks || asked.budgetChecks);
   for (StringRef type : kBudgetSlots)
-    if (!isMissing(type) && (llvm::is_contained(asked.budgetSlots, type) && (!codes || asked.budgetCodes)) == allowed)
-      choices.push_back({packs, codes, type.str(), 0, allowed});
+    if (!isMissing(type) && (llvm::is_contained(asked.budgetSlots, type) && others) == allowed) {
+      with.slots = type.str();
+      with.allowed = allowed;
+      choices.push_back(with);
+    }
   return choices;
 }
 
@@ -117,29 +126,52 @@ Expected<MemoryPlan> BudgetSearch::run() {
   std::optional<MemoryPlan> found = fit({});
   if (!rows.front().missing.empty())
     return llvm::createStringError(rows.front().missing);
-  bool packs = false;
+  Choice with; // what saves memory is part of all later choices
   // Under the user's own --masters there is nothing to choose.
   if ((!found || found->options.rematerializeBytes) && base.masters.empty() && choosesTypes) {
-    std::optional<MemoryPlan> packed = planWith({true});
-    packs = packed && packed->peak.bytes < rows.front().peak.bytes;
-    if (packs)
-      packed = fit({true}, std::move(packed));
-    if (packs && packed && (!found || packed->cost.time() < found->cost.time()))
+    with.packs = true;
+    std::optional<MemoryPlan> packed = planWith(with);
+    with.packs = packed && packed->peak.bytes < rows.front().peak.bytes;
+    if (with.packs)
+      packed = fit(with, std::move(packed));
+    if (with.packs && packed && (!found || packed->cost.time() < found->cost.time()))
       found = std::move(packed);
   }
-  if (!found && asked.budgetCodes && mayCode())
-    found = fit({packs, true});
-  for (bool codes : {false, true})
+  if (!found && asked.budgetChecks && mayCheck())
+    found = fitChecks(with);
+  if (!found && asked.budgetCodes && mayCode()) {
+    Choice codes = with;
+    codes.codes = true;
+    found = fit(codes);
+  }
+  for (bool codes : {false, true}) {
+    Choice states = with;
+    states.codes = codes;
     if (!found)
-      found = cheapest(narrowSlots(packs, codes, true));
+      found = cheapest(narrowSlots(states, true));
+  }
   if (!found)
-    return refuse(packs);
+    return refuse(with);
   rows[found->row].taken = true;
   return std::move(*found);
 }
 
+/// A plan with finite checks by parameter, which become part of `with` where they save memory.
+std::optional<MemoryPlan> BudgetSearch::fitChecks(Choice &with) {
+  int64_t least = INT64_MAX;
+  for (const Row &row : rows)
+    if (row.missing.empty() && row.choice.packs == with.packs)
+      least = std::min(least, row.peak.bytes);
+  Choice checks = with;
+  checks.checks = true;
+  std::optional<MemoryPlan> found = fit(checks);
+  for (const Row &row : rows)
+    with.checks |= row.choice.checks && row.missing.empty() && row.peak.bytes < least;
+  return found;
+}
+
 /// Plans the choices that the user did not allow as well, so that the message can say how little is possible.
-llvm::Error BudgetSearch::refuse(bool packs) {
+llvm::Error BudgetSearch::refuse(Choice with) {
   const Row *least = nullptr;
   for (const Row &row : rows)
     if (row.missing.empty() && (!least || row.peak.bytes < least->peak.bytes))
@@ -147,13 +179,23 @@ llvm::Error BudgetSearch::refuse(bool packs) {
   std::string text = llvm::formatv(
       "error: expected a plan of at most {0} bytes (--memory-budget), got {1} of '{2}'{3}\n", asked.memoryBudget,
       least->peak.bytes, least->peak.function, (least->choice.isAsked() ? " " : " with ") + least->choice.text());
-  if (!asked.budgetCodes && mayCode())
-    planWith({packs, true, "", kAll, false});
-  for (bool codes : {false, true})
-    for (Choice choice : narrowSlots(packs, codes, false)) {
-      choice.rematerialize = kAll;
+  with.rematerialize = kAll;
+  if (!asked.budgetChecks && mayCheck()) {
+    Choice checks = with;
+    checks.checks = true;
+    checks.allowed = false;
+    std::optional<MemoryPlan> plan = planWith(checks);
+    with.checks = plan && plan->peak.bytes < least->peak.bytes;
+  }
+  for (bool codes : {false, true}) {
+    Choice choice = with;
+    choice.codes = codes;
+    choice.allowed = false;
+    if (codes && mayCode() && !(asked.budgetCodes && (!with.checks || asked.budgetChecks)))
       planWith(choice);
-    }
+    for (const Choice &states : narrowSlots(choice, false))
+      planWith(states);
+  }
   for (const Row &row : rows)
     text += "note: " + describe(row) + "\n";
   return llvm::createStringError(text);

@@ -25,7 +25,8 @@ struct MemoryPlan {
 };
 
 /// Searches the options under which a plan is within --memory-budget. Options that change no bit come first, then
-/// activations as codes, then narrow optimizer states, then both; of equals the one of the least modelled time.
+/// finite checks by parameter, which change none but of steps that are skipped, and with them or without activations as
+/// codes, then narrow optimizer states, then both; of equals the one of the least modelled time.
 class BudgetSearch {
 public:
   /// A plan under other options. The error has the diagnostics, as they are printed.
@@ -43,12 +44,12 @@ public:
 private:
   /// Options beside the user's.
   struct Choice {
-    bool packs = false, codes = false;
+    bool packs = false, checks = false, codes = false;
     std::string slots;
     int64_t rematerialize = 0; ///< bytes
     bool allowed = true;       ///< by the user
 
-    bool isAsked() const { return !rematerialize && !packs && !codes && slots.empty(); }
+    bool isAsked() const { return !rematerialize && !packs && !checks && !codes && slots.empty(); }
     std::string text() const;
     std::string words() const;
   };
@@ -65,10 +66,15 @@ private:
   std::optional<MemoryPlan> planWith(const Choice &choice);
   std::optional<MemoryPlan> fit(const Choice &choice) { return fit(choice, planWith(choice)); }
   std::optional<MemoryPlan> fit(Choice choice, std::optional<MemoryPlan> none);
+  std::optional<MemoryPlan> fitChecks(Choice &with);
   std::optional<MemoryPlan> cheapest(llvm::ArrayRef<Choice> choices);
   bool mayCode() const { return base.saved.empty(); }
-  std::vector<Choice> narrowSlots(bool packs, bool codes, bool allowed) const;
-  llvm::Error refuse(bool packs);
+  /// The user leaves the finite check open.
+  bool mayCheck() const {
+    return choosesTypes && base.lossScale != "none" && !llvm::StringRef(base.lossScale).contains("check=");
+  }
+  std::vector<Choice> narrowSlots(Choice with, bool allowed) const;
+  llvm::Error refuse(Choice with);
   std::string describe(const Row &row) const;
 
   const CompileOptions &asked;

@@ -6,6 +6,7 @@
 #include "mpt/Driver/Compile.h"
 #include "mpt/Driver/Questions.h"
 #include "mpt/Lowering/Emulation/ElementCode.h"
+#include "mpt/Precision/Settings.h"
 #include "mpt/Support/Files.h"
 #include "mpt/Target/Runtime.h"
 
@@ -159,8 +160,9 @@ private:
   const TensorCore *core() const { return command.core ? &*command.core : nullptr; }
   bool isText() const { return command.input == "-" || StringRef(command.input).ends_with(".mlir"); }
 
-  /// The input as a module ready to run; `policy` overrides the one asked for. Null after an error was printed.
-  OwningOpRef<ModuleOp> load(StringRef policy) {
+  /// The input as a module ready to run; `policy` overrides the one asked for, with its loss scale. Null after an error
+  /// was printed.
+  OwningOpRef<ModuleOp> load(StringRef policy, StringRef lossScale = "none") {
     if (isText())
       return loadText(command.input);
     std::vector<std::string> words = command.compileWords;
@@ -171,7 +173,7 @@ private:
     words.push_back("--quiet");
     if (!policy.empty()) {
       words.push_back(("--policy=" + policy).str());
-      words.push_back("--loss-scale=none");
+      words.push_back(("--loss-scale=" + lossScale).str());
     }
     std::optional<CompileOptions> options = parse(words);
     if (!options)
@@ -205,11 +207,11 @@ private:
   }
 
   /// The model in FP32.
-  OwningOpRef<ModuleOp> loadReference() {
+  OwningOpRef<ModuleOp> loadReference(StringRef lossScale = "none") {
     if (!command.reference.empty())
       return loadText(command.reference);
     if (!isText())
-      return load("fp32");
+      return load("fp32", lossScale);
     llvm::errs() << "mpt-run: expected a model (.onnx), or the FP32 form of '" << command.input
                  << "' as --reference=FILE.mlir\n";
     return {};
@@ -221,7 +223,9 @@ private:
   }
 
   int runCertification(ModuleOp module, ArrayRef<Batch> batches) {
-    OwningOpRef<ModuleOp> wide = loadReference();
+    // It counts the updates of each parameter where the module does.
+    bool apart = PrecisionSettings::of(module).scaling.checksByParameter();
+    OwningOpRef<ModuleOp> wide = loadReference(apart ? "1,check=parameter" : "none");
     if (!wide)
       return kBroken;
     FailureOr<std::unique_ptr<CertifiedStep>> step =

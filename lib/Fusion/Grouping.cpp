@@ -8,6 +8,7 @@
 #include "KernelRules.h"
 #include "OpKinds.h"
 #include "RowGradients.h"
+#include "UpdateWaits.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Fusion/Backward.h"
 #include "mpt/Interfaces/FusionRole.h"
@@ -27,7 +28,8 @@ using OpSet = KernelRules::OpSet;
 class Grouper {
 public:
   Grouper(Block &block, const KernelCapabilities &kernels, OpSet backward)
-      : block(block), kernels(kernels), late(std::move(backward)), rules(kernels), graph(block), bundles(block, graph) {
+      : block(block), kernels(kernels), late(std::move(backward)), rules(kernels), graph(block), bundles(block, graph),
+        waits(block) {
     addLateOps(block, late);
   }
 
@@ -50,6 +52,7 @@ private:
   KernelRules rules;
   GroupGraph graph;
   Bundles bundles;
+  UpdateWaits waits;
   /// Sizes with which a pair of groups was refused: until one grows, it is refused again.
   DenseMap<std::pair<unsigned, unsigned>, std::pair<size_t, size_t>> refused;
 };
@@ -138,6 +141,8 @@ bool Grouper::tryMerge(unsigned a, unsigned b) {
     return keepApart(a, b, "expected what the backward pass reads in fewer bytes to be stored");
   if (kernels.memoryBound && !shareElements(a, b))
     return keepApart(a, b, "expected a large tensor that both pass over");
+  if (waits.delays(ops, members))
+    return keepApart(a, b, "expected no update that waits longer than for its gradient");
   if (StringRef reason = rules.whyNot(ops, members); !reason.empty())
     return keepApart(a, b, reason);
   if (!graph.bringTogether(a, b))

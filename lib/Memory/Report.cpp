@@ -157,7 +157,7 @@ int64_t bytesReadMore(func::FuncOp function) {
 }
 
 /// The options that keep less state than FP32 with narrow copies, and their cost.
-json::Object reportRungs(ModuleOp module) {
+json::Object reportRungs(ModuleOp module, int64_t gradientsGone) {
   int64_t packed = 0, saved = 0, copies = 0, slots = 0;
   llvm::StringSet<> mastered;
   for (auto state : module.getOps<train::StateOp>())
@@ -192,10 +192,15 @@ json::Object reportRungs(ModuleOp module) {
         json::Object{{"parameters", packed}, {"saves", saved}, {"step_reads_more", readMore}, {"copies_left", copies}};
   if (slots > 0)
     rungs["narrow_slots"] = json::Object{{"saves", slots}};
+  auto policy = getAttr<MPTDialect::PolicyAttrHelper>(module);
+  auto scaling = policy ? policy.getAs<DictionaryAttr>("loss_scaling") : DictionaryAttr();
+  if (auto check = scaling ? scaling.getAs<StringAttr>("check") : StringAttr(); check && check == "parameter")
+    rungs["own_checks"] = json::Object{{"saves", gradientsGone}};
   return rungs;
 }
 
-json::Object reportFunction(func::FuncOp function, int64_t state) {
+/// `gone`: bytes of gradients that are updated with before the longest wait list is in memory, or made after it.
+json::Object reportFunction(func::FuncOp function, int64_t state, int64_t &gone) {
   int64_t inputs = 0, outputs = 0, saved = 0, workspace = 0;
   for (BlockArgument argument : function.getArguments())
     (getArgAttr<MPTDialect::OutputAttrHelper>(function, argument.getArgNumber()) ? outputs : inputs) +=
@@ -224,6 +229,8 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
   for (Lifetime &lifetime : lifetimes) {
     Use use = useOf(lifetime);
     timeline.add(lifetime, use);
+    if (use == Use::Gradient)
+      gone += lifetime.bytes;
     if (use == Use::Saved) {
       saved += lifetime.bytes;
       kept.push_back(&lifetime);
@@ -232,6 +239,8 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
   SmallVector<Timeline::Point> points = timeline.points();
   auto gradients = [](const BytesByUse &live) { return live[Use::Gradient]; };
   Timeline::Point peak = largestOf(points, sum);
+  const int64_t waiting = gradients(largestOf(points, gradients).live);
+  gone -= waiting;
   json::Object atPeak = bytesByUse(peak.live);
   atPeak["node"] = ops.empty() ? "?" : nodeOf(ops[peak.position]->getLoc());
   llvm::sort(kept,
@@ -259,7 +268,7 @@ json::Object reportFunction(func::FuncOp function, int64_t state) {
                       {"peak", state + outputs + (arena ? arena.getInt() : 0)},
                       {"lower_bound", sum(peak.live)},
                       {"saved", saved},
-                      {"gradients", largestOf(points, gradients).live[Use::Gradient]},
+                      {"gradients", waiting},
                       {"workspace", workspace},
                       {"at_peak", std::move(atPeak)},
                       {"timeline", thinned(points, ops)},
@@ -283,10 +292,15 @@ json::Object mpt::memory::report(ModuleOp module) {
     total = total.getAsInteger().value_or(0) + bytes;
     all += bytes;
   }
+  int64_t gone = 0; // of the step
   for (auto function : module.getOps<func::FuncOp>())
-    if (!function.isDeclaration() && !function.isPrivate())
-      functions[function.getSymName()] = reportFunction(function, all);
-  return json::Object{{"state", std::move(state)}, {"functions", std::move(functions)}, {"rungs", reportRungs(module)}};
+    if (!function.isDeclaration() && !function.isPrivate()) {
+      int64_t ofThis = 0;
+      functions[function.getSymName()] = reportFunction(function, all, ofThis);
+      gone = function.getSymName() == "step" ? ofThis : gone;
+    }
+  return json::Object{
+      {"state", std::move(state)}, {"functions", std::move(functions)}, {"rungs", reportRungs(module, gone)}};
 }
 
 /// The largest peak of @gradients, or of all other functions. Without a step, @gradients is a function as any other.

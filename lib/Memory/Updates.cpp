@@ -15,6 +15,27 @@ namespace {
 /// A side result takes at most one of so many bytes that the update writes.
 constexpr int64_t sideResultShare = 8;
 
+/// Of results of a fusion that updates only wait for: they hold nothing in memory that counts.
+constexpr int64_t fewBytes = 1 << 12;
+
+/// The op that makes what `value` is a view of; null for an argument.
+Operation *sourceOf(Value value) {
+  Operation *source = value.getDefiningOp();
+  while (source && isOperandView(source))
+    source = source->getOperand(0).getDefiningOp();
+  return source;
+}
+
+void collectGates(FusionOp fusion, llvm::SetVector<FusionOp> &gates) {
+  for (Value input : fusion.getInputs())
+    if (auto gate = dyn_cast_or_null<FusionOp>(sourceOf(input));
+        gate && !gates.contains(gate) &&
+        llvm::all_of(gate->getResults(), [](Value result) { return bytesOf(result) <= fewBytes; })) {
+      collectGates(gate, gates);
+      gates.insert(gate);
+    }
+}
+
 /// Ops that read `value`, through views, while the function runs. Ops without results take effect at its end.
 void collectReaders(Value value, SmallVectorImpl<Operation *> &readers) {
   for (Operation *user : value.getUsers()) {
@@ -88,21 +109,34 @@ SmallVector<Attribute> Updates::statesOf(FusionOp fusion) const {
   return states;
 }
 
+llvm::SetVector<FusionOp> Updates::gatesOf(FusionOp update) {
+  llvm::SetVector<FusionOp> gates;
+  collectGates(update, gates);
+  return gates;
+}
+
 Operation *Updates::latestBefore(FusionOp update, ArrayRef<Attribute> states) const {
   Operation *latest = nullptr;
   auto after = [&](Operation *op) {
     if (op && op != update && (!latest || latest->isBeforeInBlock(op)))
       latest = op;
   };
-  for (Value input : update.getInputs()) {
-    Operation *source = input.getDefiningOp();
-    while (source && isOperandView(source))
-      source = source->getOperand(0).getDefiningOp();
-    after(source);
-  }
-  for (Attribute state : states)
-    if (auto found = readers.find(state); found != readers.end())
-      for (Operation *reader : found->second)
-        after(reader);
+  llvm::SetVector<FusionOp> gates = gatesOf(update);
+  gates.insert(update);
+  for (FusionOp fusion : gates)
+    for (Value input : fusion.getInputs())
+      if (Operation *source = sourceOf(input);
+          source && source->getNumOperands() != 0 && !gates.contains(dyn_cast<FusionOp>(source))) // reads move along
+        after(source);
+  auto afterReaders = [&](ArrayRef<Attribute> replaced) {
+    for (Attribute state : replaced)
+      if (auto found = readers.find(state); found != readers.end())
+        for (Operation *reader : found->second)
+          if (!gates.contains(dyn_cast<FusionOp>(reader)))
+            after(reader);
+  };
+  afterReaders(states);
+  for (FusionOp gate : ArrayRef(gates.getArrayRef()).drop_back())
+    afterReaders(statesOf(gate));
   return latest;
 }

@@ -8,6 +8,7 @@
 #include "mpt/Dialect/MPT/GraphBuilder.h"
 #include "mpt/Distribution/Replicas.h"
 #include "mpt/Interfaces/OptimizerUpdate.h"
+#include "mpt/Precision/Settings.h"
 #include "passes/distribution/Passes.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -373,6 +374,12 @@ struct ShardOptimizer : mpt::impl::ShardOptimizerBase<ShardOptimizer> {
       step.emitError()
           << "expected a number of replicas for --shard-optimizer, got any: the size of a shard is part of "
              "the library";
+      return signalPassFailure();
+    }
+    if (PrecisionSettings::of(module).scaling.checksByParameter()) {
+      step.emitError()
+          << "expected a finite check of the step as a whole for --shard-optimizer, got one by parameter: a "
+             "process has parts of gradients alone; take --loss-scale=check=step";
       return signalPassFailure();
     }
     FailureOr<int64_t> states = Division(step, *replicas).run();

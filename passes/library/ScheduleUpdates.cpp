@@ -29,7 +29,7 @@ struct ScheduleUpdates : mpt::impl::ScheduleUpdatesBase<ScheduleUpdates> {
 private:
   void schedule(func::FuncOp function) {
     memory::Updates updates(function);
-    for (auto fusion : llvm::make_early_inc_range(function.getOps<FusionOp>())) {
+    for (auto fusion : llvm::to_vector(function.getOps<FusionOp>())) {
       Operation *before = fusion->getPrevNode();
       if (succeeded(hoist(fusion, updates)))
         numMoved += fusion->getPrevNode() != before;
@@ -43,17 +43,28 @@ private:
     Operation *latest = updates.latestBefore(fusion, states);
     if (!latest || !latest->isBeforeInBlock(fusion))
       return refuse(DEBUG_TYPE, fusion) << "not earlier: expected the old value to be read before, got a later reader";
+    // First what it waits for, such as the finite check of its gradient.
+    for (FusionOp gate : memory::Updates::gatesOf(fusion))
+      if (latest->isBeforeInBlock(gate)) {
+        moveUp(gate, latest);
+        latest = gate;
+      }
+    moveUp(fusion, latest);
+    return success();
+  }
+
+  /// Moves a fusion behind `latest`, with the reads and views that it reads.
+  static void moveUp(FusionOp fusion, Operation *latest) {
     fusion->moveAfter(latest);
     for (Value input : fusion.getInputs()) {
       Operation *before = fusion;
       // A view of which an earlier input has a part has moved with that part.
-      for (Operation *view = input.getDefiningOp(); view && isOperandView(view) && fusion->isBeforeInBlock(view);
-           view = view->getOperand(0).getDefiningOp()) {
-        view->moveBefore(before);
-        before = view;
+      for (Operation *op = input.getDefiningOp(); op && fusion->isBeforeInBlock(op);
+           op = op->getNumOperands() ? op->getOperand(0).getDefiningOp() : nullptr) {
+        op->moveBefore(before);
+        before = op;
       }
     }
-    return success();
   }
 };
 

@@ -26,6 +26,11 @@ struct VerifyUpdates : mpt::impl::VerifyUpdatesBase<VerifyUpdates> {
 private:
   static LogicalResult verify(func::FuncOp function) {
     memory::Updates updates(function);
+    DenseSet<Operation *> gates; // of one update behind the same op as another's
+    for (auto fusion : function.getOps<FusionOp>())
+      if (!updates.statesOf(fusion).empty())
+        for (FusionOp gate : memory::Updates::gatesOf(fusion))
+          gates.insert(gate);
     LogicalResult result = success();
     for (auto fusion : function.getOps<FusionOp>()) {
       SmallVector<Attribute> states = updates.statesOf(fusion);
@@ -33,7 +38,7 @@ private:
       if (!latest || !latest->isBeforeInBlock(fusion))
         continue;
       for (Operation *op = latest->getNextNode(); op != fusion; op = op->getNextNode())
-        if (computes(op, updates)) {
+        if (computes(op, updates) && !gates.contains(op)) {
           InFlightDiagnostic diagnostic = fusion.emitOpError()
                                           << "expected the update of " << states.front()
                                           << " directly behind the last op that it waits for, got " << op->getName()

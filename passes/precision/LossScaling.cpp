@@ -8,7 +8,9 @@
 #include "mpt/Dialect/Train/ScaleOps.h"
 #include "mpt/Dialect/Train/TrainDialect.h"
 #include "mpt/Dialect/Train/TrainingParts.h"
+#include "mpt/Precision/OwnUpdates.h"
 #include "mpt/Precision/Settings.h"
+#include "mpt/Precision/Slots.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -80,7 +82,7 @@ public:
     if (scaling.mode == Scaling::dynamic && failed(addStates(module)))
       return signalPassFailure();
     for (auto state : module.getOps<train::StateOp>())
-      roles[state.getSymNameAttr()] = state.getRole();
+      states[state.getSymNameAttr()] = state;
     for (func::FuncOp function : functions)
       if (failed(scale(function)))
         return signalPassFailure();
@@ -213,9 +215,7 @@ private:
       if (scaling.multiplies())
         unscale(gradient, scales.size() > 1 ? carried.lookup(gradient.getGradient()).scale : scales.front());
     }
-    if (!function.getOps<train::WriteOp>().empty())
-      commit(function, gradients);
-    return success();
+    return function.getOps<train::WriteOp>().empty() ? success() : commit(function, gradients);
   }
 
   /// Gradients of several losses that meet go on with the smallest of their scales: none overflows by that.
@@ -263,23 +263,113 @@ private:
     ++numUnscaled;
   }
 
-  train::Role roleOf(train::WriteOp write) { return roles.lookup(write.getStateAttr().getAttr()); }
+  train::Role roleOf(FlatSymbolRefAttr state) { return train::StateOp(states.lookup(state.getAttr())).getRole(); }
 
   /// The sums that a step over several micro-steps updates with: a micro-step that was not finite shows in them.
   SmallVector<Value> sums(func::FuncOp function) {
     SmallVector<Value> values;
     for (auto read : function.getOps<train::ReadOp>())
-      if (roles.lookup(read.getStateAttr().getAttr()) == train::Role::accumulator)
+      if (roleOf(read.getStateAttr()) == train::Role::accumulator)
         for (Operation *user : read->getUsers())
           values.append(user->result_begin(), user->result_end());
     return values;
   }
 
-  /// Makes writes conditional; they move to the end, since statistics are written before the gradients are known.
-  void commit(func::FuncOp function, SmallVector<Value> checked) {
+  /// A check of one gradient, or of the loss, right behind it.
+  void checkAlone(Value value) {
+    OpBuilder builder(value.getContext());
+    builder.setInsertionPointAfterValue(value);
+    flags[value] =
+        train::AllFiniteOp::create(builder, value.getLoc(), RankedTensorType::get({}, builder.getI1Type()), value);
+  }
+
+  /// Gives each parameter that `function` updates a check of its own gradient, and an error where that is not enough. A
+  /// finite loss, which is known before the backward pass, says that the forward pass hid nothing in its masks.
+  LogicalResult checkByParameter(func::FuncOp function, ArrayRef<Value> gradients, SmallVectorImpl<Value> &checked) {
+    auto refuse = [](Operation *op, const Twine &wanted, const Twine &got) {
+      return mlir::emitError(op->getLoc()) << "expected " << wanted << " for a finite check by parameter, got " << got
+                                           << "; check the step as a whole: --loss-scale=check=step";
+    };
+    for (auto [name, state] : states)
+      if (state.getRole() == train::Role::accumulator)
+        return refuse(function, "a step without micro-steps", "sums over them, which are states: no gradient waits");
+    for (Operation &op : function.getBody().front())
+      if (hasAttr<MPTDialect::CheckedAttrHelper>(&op))
+        return refuse(&op, "casts that leave infinities as they are", "operands in 8 bits that saturate");
+    Value loss = lossValue(function);
+    if (!loss || !loss.getDefiningOp())
+      return refuse(function, "a result that is the loss", "none");
+    for (Value value : gradients)
+      checkAlone(value);
+    checkAlone(loss);
+    checked.push_back(loss);
+    OwnUpdates updates(function, states);
+    llvm::MapVector<StringAttr, Value> flagOf; // by parameter
+    for (auto gradient : function.getOps<train::GradientOp>()) {
+      Value flag = flags[gradient.getResult()], valid = flags[loss];
+      OpBuilder builder(function.getContext());
+      builder.setInsertionPointAfterValue(valid.getDefiningOp()->isBeforeInBlock(flag.getDefiningOp()) ? flag : valid);
+      flagOf[gradient.getParameterAttr().getAttr()] = AndOp::create(builder, gradient.getLoc(), flag, valid);
+    }
+    for (train::WriteOp write : llvm::to_vector(function.getOps<train::WriteOp>())) {
+      StringAttr parameter = updates.ownerOf(write);
+      if (!parameter)
+        continue;
+      if (failed(updates.verify(write)))
+        return failure();
+      Value flag = flagOf.lookup(parameter);
+      if (write->isBeforeInBlock(flag.getDefiningOp()))
+        write->moveAfter(flag.getDefiningOp());
+      require(write, flag);
+      apart.insert(write);
+    }
+    for (auto [parameter, flag] : flagOf)
+      if (SmallVector<OpOperand *> counts = updates.countsOf(parameter); !counts.empty()) {
+        Value extra = countOwn(parameter, counts);
+        if (!extra)
+          return failure();
+        extraUpdates.emplace_back(extra, flag);
+      }
+    return success();
+  }
+
+  /// Lets the updates of a parameter count all that there were, in skipped steps too: the moments of its optimizer
+  /// have taken these up. Returns how many there were in skipped steps; null after an error.
+  Value countOwn(StringAttr parameter, ArrayRef<OpOperand *> counts) {
+    RankedTensorType type = tensorType(counts.front()->get());
+    std::string name = extraUpdatesOf(parameter.getValue());
+    if (!addState(getOperation(), train::Role::counter, name, type, 0.0, parameter.getValue()))
+      return {};
+    Value extra;
+    for (OpOperand *count : counts) {
+      OpBuilder builder(count->getOwner());
+      Location loc = count->getOwner()->getLoc();
+      extra = train::ReadOp::create(builder, loc, type, name);
+      count->set(AddOp::create(builder, loc, count->get(), extra));
+    }
+    return extra;
+  }
+  static void countExtra(OpBuilder &builder, Value extra, Value condition) {
+    GraphBuilder b(builder, extra.getLoc());
+    train::WriteOp::create(builder, b.loc, extra.getDefiningOp<train::ReadOp>().getStateAttr(), b.add(extra, 1.0),
+                           condition);
+  }
+
+  void require(train::WriteOp write, Value flag) {
+    OpBuilder builder(write);
+    Value condition = write.getCondition();
+    write.getConditionMutable().assign(condition ? Value(AndOp::create(builder, flag.getLoc(), condition, flag))
+                                                 : flag);
+    ++numConditional;
+  }
+
+  /// Makes writes conditional; writes that wait for the whole step move to its end, since statistics are written before
+  /// the gradients are known.
+  LogicalResult commit(func::FuncOp function, SmallVector<Value> checked) {
     Operation *end = function.getBody().front().getTerminator();
     bool updates = llvm::any_of(function.getOps<train::WriteOp>(), [&](train::WriteOp write) {
-      return roleOf(write) == train::Role::parameter || roleOf(write) == train::Role::master;
+      train::Role role = roleOf(write.getStateAttr());
+      return role == train::Role::parameter || role == train::Role::master;
     });
     SmallVector<SmallVector<Value>> alone(scales.size()); // gradients of one loss
     if (scales.size() > 1)
@@ -289,37 +379,42 @@ private:
         if (llvm::isPowerOf2_64(bits))
           alone[llvm::Log2_64(bits)].push_back(gradient.getResult());
       }
+    flags.clear();
+    apart.clear();
+    extraUpdates.clear();
     if (updates)
       if (SmallVector<Value> total = sums(function); !total.empty()) {
         checked = std::move(total);
         alone.assign(scales.size(), {});
       }
+    if (updates && scaling.checksByParameter() &&
+        failed(checkByParameter(function, SmallVector<Value>(checked), checked)))
+      return failure();
     for (Operation &op : *end->getBlock())
       if (hasAttr<MPTDialect::CheckedAttrHelper>(&op))
         checked.append(op.result_begin(), op.result_end());
     Value last = *llvm::max_element(
         checked, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
-    OpBuilder builder(last.getContext());
-    builder.setInsertionPointAfterValue(last);
+    OpBuilder builder(end);
+    if (flags.empty())
+      builder.setInsertionPointAfterValue(last);
     Location loc = last.getLoc();
-    auto flag = RankedTensorType::get({}, builder.getI1Type());
     Value finite;
     SmallVector<Value> finiteOf; // by loss: whether its scale did no harm
     if (scales.size() == 1)
-      finiteOf.push_back(finite = train::AllFiniteOp::create(builder, loc, flag, checked));
+      finiteOf.push_back(finite = allFinite(builder, loc, checked));
     else
       finite = finiteLosses(builder, loc, checked, alone, finiteOf);
     Value skipped = NotOp::create(builder, loc, finite);
     for (train::WriteOp write : llvm::to_vector(function.getOps<train::WriteOp>())) {
-      if (commitsAlways(roleOf(write)))
+      if (commitsAlways(roleOf(write.getStateAttr())) || apart.contains(write))
         continue;
       write->moveBefore(end);
-      builder.setInsertionPoint(write);
-      Value condition = write.getCondition();
-      write.getConditionMutable().assign(condition ? Value(AndOp::create(builder, loc, condition, finite)) : finite);
-      ++numConditional;
+      require(write, finite);
     }
     builder.setInsertionPoint(end);
+    for (auto [count, flag] : extraUpdates)
+      countExtra(builder, count, AndOp::create(builder, loc, flag, skipped));
     Value least = scales.front();
     for (Value scale : ArrayRef(scales).drop_front())
       least = MinOp::create(builder, loc, least, scale);
@@ -330,23 +425,33 @@ private:
       countSteps(builder, loc, finite);
     addResult(function, train::Role::loss_scale, least);
     addResult(function, train::Role::skipped, skipped);
+    return success();
+  }
+
+  /// One check of all `values`, or those that they have alone.
+  Value allFinite(OpBuilder &builder, Location loc, ArrayRef<Value> values) {
+    if (flags.empty() || values.empty())
+      return train::AllFiniteOp::create(builder, loc, RankedTensorType::get({}, builder.getI1Type()), values);
+    Value all = flags.lookup(values.front());
+    for (Value value : values.drop_front())
+      all = AndOp::create(builder, loc, all, flags.lookup(value));
+    return all;
   }
 
   /// Whether all is finite. A loss's own gradients decide about its scale; shared gradients about all scales, unless a
   /// loss's own gradient is not finite already.
-  static Value finiteLosses(OpBuilder &builder, Location loc, ArrayRef<Value> checked, ArrayRef<SmallVector<Value>> own,
-                            SmallVectorImpl<Value> &finiteOf) {
-    auto flag = RankedTensorType::get({}, builder.getI1Type());
+  Value finiteLosses(OpBuilder &builder, Location loc, ArrayRef<Value> checked, ArrayRef<SmallVector<Value>> own,
+                     SmallVectorImpl<Value> &finiteOf) {
     DenseSet<Value> known;
     Value alone;
     for (ArrayRef<Value> gradients : own) {
       known.insert(gradients.begin(), gradients.end());
-      finiteOf.push_back(train::AllFiniteOp::create(builder, loc, flag, gradients));
+      finiteOf.push_back(allFinite(builder, loc, gradients));
       alone = alone ? Value(AndOp::create(builder, loc, alone, finiteOf.back())) : finiteOf.back();
     }
     SmallVector<Value> rest;
     llvm::copy_if(checked, std::back_inserter(rest), [&](Value value) { return !known.contains(value); });
-    Value shared = train::AllFiniteOp::create(builder, loc, flag, rest);
+    Value shared = allFinite(builder, loc, rest);
     Value excused = OrOp::create(builder, loc, shared, NotOp::create(builder, loc, alone));
     for (Value &finite : finiteOf)
       finite = AndOp::create(builder, loc, finite, excused);
@@ -387,10 +492,14 @@ private:
   }
 
   mpt::LossScaling scaling;
-  DenseMap<StringAttr, train::Role> roles;
+  States states;
   SmallVector<std::string> losses;  ///< "" where there is one
   SmallVector<std::string> own;     ///< of the function at hand
   SmallVector<Value> scales;        ///< of the function at hand, by loss; one for all where it is fixed
   DenseMap<Value, Carried> carried; ///< gradients of the function at hand
+  // Under a finite check by parameter, of the function at hand:
+  DenseMap<Value, Value> flags;                      ///< by gradient, and of the loss
+  DenseSet<Operation *> apart;                       ///< writes that one gradient decides about
+  SmallVector<std::pair<Value, Value>> extraUpdates; ///< counter, and the flag of its parameter
 };
 } // namespace

@@ -56,7 +56,7 @@ class OptimizerState:
     def save(self) -> dict:
         torch, state, groups = torch_or_none(), {}, []
         wrap = torch.from_numpy if torch else lambda array: array
-        steps, number = int(self.weights.read("mpt.step")), 0
+        number = 0
         for group, names in zip(self.groups, self.layout()):
             settings = self.settings(group)
             if torch:
@@ -68,10 +68,19 @@ class OptimizerState:
                 found = self.state_of(name)
                 slots = {theirs: wrap(self.read(f"{found}.{ours}")) for ours, theirs in self.slots.items()
                          if found and f"{found}.{ours}" in self.weights.states}
-                if slots and steps:
+                if slots and (steps := self.steps_of(found)):
                     state[number] = ({"step": wrap(np.array(steps, np.float32))} if self.kind != "sgd" else {}) | slots
                 number += 1
         return {"state": state, "param_groups": groups}
+
+    def extra(self, parameter: str) -> str | None:
+        """The state that counts a parameter's updates in skipped steps, under a finite check by parameter."""
+        name = f"{parameter}.extra_updates"
+        return name if name in self.weights.states else None
+
+    def steps_of(self, parameter: str) -> int:
+        extra = self.extra(parameter)
+        return int(self.weights.read("mpt.step")) + (int(self.weights.read(extra)) if extra else 0)
 
     def table(self, name: str) -> np.ndarray | None:
         """The numbers of an optimizer state's codes, where codes are no numbers themselves."""
@@ -104,22 +113,25 @@ class OptimizerState:
         if any(not math.isclose(rate, rates[0], rel_tol=1e-6) for rate in rates):
             raise ValueError("expected learning rates in the ratio that the groups were compiled with, got "
                              f"{', '.join(str(group['lr']) for group in given['param_groups'])}")
-        values, steps = {}, set()
+        values, steps = {}, {}
         for state, entry in entries.items():
             for ours, theirs in self.slots.items():
                 if f"{state}.{ours}" in self.weights.states:
                     values[f"{state}.{ours}"] = self.slot(state, entry.get(theirs), f"{state}.{ours}")
             if "max_exp_avg_sq" in entry:
                 raise ValueError(f"'{state}': expected the state of {self.called} without amsgrad, got one with it")
-            steps.add(int(entry.get("step", 0)) if self.kind != "sgd" else 0)
-        if len(steps) > 1:
-            raise ValueError(f"expected one number of steps for all parameters, got {', '.join(map(str, sorted(steps)))}: "
+            steps[state] = int(entry.get("step", 0)) if self.kind != "sgd" else 0
+        if len(set(steps.values())) > 1 and not all(map(self.extra, steps)):
+            raise ValueError(f"expected one number of steps for all parameters, got {', '.join(map(str, sorted(set(steps.values()))))}: "
                              "some had no gradient in some steps")
+        least = min(steps.values())
         if self.kind == "sgd":  # torch counts no steps; only whether there were any matters
-            steps = {max(int(self.weights.read("mpt.step")), int(any(np.any(value) for value in values.values())))}
+            least = max(int(self.weights.read("mpt.step")), int(any(np.any(value) for value in values.values())))
         for name, value in values.items():
             self.write(name, value)
-        self.weights.set_steps(*steps)
+        self.weights.set_steps(least)
+        for state in filter(self.extra, steps):
+            self.weights.put(self.extra(state), np.array(max(0, steps[state] - least), np.int64))
         if rates:
             self.trainer._runtime.call("mpt_trainer_set_learning_rate", self.trainer._trainer, float(rates[0]))
 

@@ -78,7 +78,8 @@ public:
         continue;
       Counts counts;
       for (const Recipe &recipe : recipes)
-        counts += mutate(recipe, policy);
+        if (recipe.suits(policy))
+          counts += mutate(recipe, policy);
       print(policy, counts);
       total += counts;
     }

@@ -34,6 +34,8 @@ public:
     int64_t wrong = 0, inexact = 0, compared = 0;
     for (const Recipe &recipe : recipes)
       for (StringRef target : targets) {
+        if (!recipe.suits(policy))
+          continue;
         std::optional<PhaseRuns> right = runsOf(recipe, policy, target, "precision");
         for (StringRef phase : laterPhases) {
           std::optional<PhaseRuns> found = runsOf(recipe, policy, target, phase);

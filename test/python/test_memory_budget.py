@@ -136,7 +136,7 @@ def test_states_asked_for_are_not_chosen(model):  # noqa: F811
 @pytest.mark.parametrize("value", ["1G,", "1G,slots=i4", "1G,saved=f16", "1G,slots=f32", ",lossy"])
 def test_wrong_values(model, value):  # noqa: F811
     done = subprocess.run([COMPILER, model, "--loss=mse", f"--memory-budget={value}"], stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and re.search(r"BYTES, with ,saved=f8|a number of bytes", done.stderr), done.stderr
+    assert done.returncode == 1 and re.search(r"BYTES, with ,check=parameter, ,saved=f8|a number of bytes", done.stderr), done.stderr
 
 
 def test_bars(model, needs):  # noqa: F811

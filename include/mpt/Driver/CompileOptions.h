@@ -35,6 +35,7 @@ inline constexpr llvm::StringLiteral kBudgetSlots[] = {"bf16", "i8", "f8"};
 /// One compilation. Member defaults are the command line's defaults; empty means not given.
 struct CompileOptions : PipelineOptions {
   bool budgetCodes = false;             ///< to meet the memory budget, activations may wait in 8 bits
+  bool budgetChecks = false;            ///< and parameters have finite checks of their own
   std::vector<std::string> budgetSlots; ///< types that optimizer states may have to meet it
   std::string input;                    ///< .onnx, .onnxtxt or .mlir file
   std::string output;                   ///< folder for libraries; file, or "-" for standard output, otherwise

@@ -7,6 +7,7 @@
 #include "mpt/Dialect/Train/TrainDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mpt::memory {
 
@@ -31,8 +32,10 @@ public:
   /// States whose memory the results of `fusion` take. Empty where it is no update: another op reads a result that is
   /// no small side result, such as a gradient's largest magnitude.
   llvm::SmallVector<mlir::Attribute> statesOf(FusionOp fusion) const;
-  /// The last op that `update` has to wait for: its operands' makers, and the readers of the states' old values. Null
-  /// where it waits for nothing.
+  /// Fusions that compute a few bytes which `update` reads, such as the finite check of its gradient, in their order.
+  static llvm::SetVector<FusionOp> gatesOf(FusionOp update);
+  /// The last op that `update` has to wait for: the makers of its operands and of its gates', and the readers of the
+  /// states' old values. Null where it waits for nothing.
   mlir::Operation *latestBefore(FusionOp update, llvm::ArrayRef<mlir::Attribute> states) const;
 
 private:

@@ -19,13 +19,16 @@ struct LossScaling {
   int64_t interval = 2000, hysteresis = 1, patience = 16, updateInterval = 1;
   llvm::SmallVector<int64_t> floorSteps;
   llvm::SmallVector<double> floors;
-  std::string spread = "sum", totalFrom = "rounding", first = "log_normal";
+  std::string check = "step", spread = "sum", totalFrom = "rounding", first = "log_normal";
   double underflow = 1e-3, layerMax = 16.0, totalMax = 1024.0, headroom = 256.0, smallest = 0.0, largest = 0.0;
 
   /// Replaces the settings that `text` names: none, a positive number (a fixed scale), or dynamic with any of init,
   /// growth, backoff, interval, hysteresis, min, max, patience and floors, as in
-  /// "dynamic,init=1024,floors=0:1024/40000:8192". Returns an error message, or nothing.
+  /// "dynamic,init=1024,floors=0:1024/40000:8192"; `check`, behind any scale or alone. Returns an error message, or
+  /// nothing.
   std::string override(llvm::StringRef text);
+  /// A skipped step leaves alone the parameters whose own gradients are not finite, and no others.
+  bool checksByParameter() const { return mode != Scaling::none && check == "parameter"; }
   /// The loss is multiplied by a scale, which each parameter gradient is divided by.
   bool multiplies() const { return mode == Scaling::dynamic || (mode == Scaling::fixed && init != 1.0); }
 };

@@ -12,6 +12,8 @@ namespace mpt {
 bool isDecidable(mlir::Type type);
 /// True when the op's float results may have another type than its operands.
 bool hasFlexibleTypes(mlir::Operation *op);
+/// The result of `function` that is its loss; null without one.
+mlir::Value lossValue(mlir::func::FuncOp function);
 /// Ops that compute the loss from the model's outputs, and the start of the backward pass.
 llvm::DenseSet<mlir::Operation *> lossIsland(mlir::func::FuncOp function);
 /// Ops of one type for all values from which only parameter gradients are made: sums over uses, reshapes, transposes.

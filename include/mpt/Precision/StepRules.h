@@ -24,6 +24,8 @@ struct StepFunction {
 
   /// The state gets its old value plus `by`, element by element, whether or not the step commits.
   bool advances(mlir::StringAttr name, llvm::ArrayRef<int64_t> by) const;
+  /// The same of one write, wherever its condition holds.
+  bool advances(train::WriteOp write, llvm::ArrayRef<int64_t> by) const;
   mlir::func::FuncOp getFunction() const { return function; }
   train::StateOp state(mlir::StringAttr name) const { return states.lookup(name); }
 
@@ -32,6 +34,7 @@ private:
 };
 
 /// Every write that a step may skip has a condition which proves all gradients finite, and which a finite step meets.
+/// Under a check by parameter, states of a parameter have one that its own gradient and the loss alone decide about.
 llvm::LogicalResult verifyCommits(const StepFunction &step, const ScaleFlow &flow, const LossScaling &scaling);
 /// Each loss is multiplied by the policy's kind of scale, and each gradient comes from a loss that is.
 llvm::LogicalResult verifyScaledLosses(const StepFunction &step, const LossScaling &scaling);

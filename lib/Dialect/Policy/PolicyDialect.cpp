@@ -132,6 +132,9 @@ LogicalResult LossScalingOp::verify() {
     return emitOpError()
            << "C4: expected first \"log_normal\" or \"none\" and total_from \"rounding\" or \"loss\", got \""
            << getFirst() << "\" and \"" << getTotalFrom() << "\"";
+  if (getCheck() != "step" && (getCheck() != "parameter" || getMode() == Scaling::none))
+    return emitOpError() << "C5: expected check \"step\", or \"parameter\" in a mode that skips steps, got \""
+                         << getCheck() << "\" in mode " << stringifyScaling(getMode());
   return success();
 }
 

@@ -66,6 +66,7 @@ template <typename F> void eachScalingField(LossScaling &s, F field) {
   field("total_from", s.totalFrom);
   field("first", s.first);
   field("headroom", s.headroom);
+  field("check", s.check);
   field("smallest", s.smallest);
   field("largest", s.largest);
 }
@@ -257,13 +258,54 @@ static std::string readFloors(StringRef text, LossScaling &scaling) {
 /// A smaller or larger scale takes every gradient out of the range of FP32 itself, so that no step could succeed.
 static bool isUsableScale(double scale) { return scale >= std::ldexp(1.0, -32) && scale <= std::ldexp(1.0, 64); }
 
+/// Reads one of the settings behind a scale, `part` of `text`.
+static std::string readSetting(StringRef part, StringRef text, LossScaling &scaling) {
+  auto [key, value] = part.split('=');
+  if (key == "check") {
+    if (scaling.mode == Scaling::none || (value != "step" && value != "parameter"))
+      return ("expected check=step or check=parameter of a loss scale, got " + text).str();
+    scaling.check = value.str();
+    return "";
+  }
+  if (scaling.mode != Scaling::dynamic)
+    return ("expected settings of the loss scale after dynamic only, got " + text).str();
+  if (key == "floors")
+    return readFloors(value, scaling);
+  double *real = llvm::StringSwitch<double *>(key)
+                     .Case("init", &scaling.init)
+                     .Case("growth", &scaling.growth)
+                     .Case("backoff", &scaling.backoff)
+                     .Case("min", &scaling.min)
+                     .Case("max", &scaling.max)
+                     .Default(nullptr);
+  int64_t *whole = llvm::StringSwitch<int64_t *>(key)
+                       .Case("interval", &scaling.interval)
+                       .Case("hysteresis", &scaling.hysteresis)
+                       .Case("patience", &scaling.patience)
+                       .Default(nullptr);
+  if (!real && !whole)
+    return ("expected init, growth, backoff, interval, hysteresis, min, max, floors, patience or check of the loss "
+            "scale, got " +
+            part)
+        .str();
+  if (real ? value.getAsDouble(*real) || !std::isfinite(*real) : value.getAsInteger(10, *whole))
+    return ("expected a " + Twine(real ? "finite" : "whole") + " number for " + key + " of the loss scale, got " +
+            value)
+        .str();
+  return "";
+}
+
 std::string LossScaling::override(StringRef text) {
   SmallVector<StringRef> parts;
   text.split(parts, ',');
   StringRef named = parts.front();
-  LossScaling next = mode == Scaling::dynamic ? *this : LossScaling();
-  if (std::optional<Scaling> known = policy::symbolizeScaling(named);
-      known && *known != Scaling::fixed && *known != Scaling::adaptive) {
+  LossScaling next = mode == Scaling::dynamic || named.starts_with("check=") ? *this : LossScaling();
+  next.check = check;
+  if (named.starts_with("check=")) {
+    if (mode == Scaling::none)
+      return ("expected a loss scale before its check, since the policy has no finite check, got " + text).str();
+  } else if (std::optional<Scaling> known = policy::symbolizeScaling(named);
+             known && *known != Scaling::fixed && *known != Scaling::adaptive) {
     next.mode = *known;
   } else {
     next.mode = Scaling::fixed;
@@ -272,37 +314,9 @@ std::string LossScaling::override(StringRef text) {
     if (!isUsableScale(next.init))
       return ("expected a loss scale from 2^-32 to 2^64, got " + named + ": no step could succeed with it").str();
   }
-  if (parts.size() > 1 && next.mode != Scaling::dynamic)
-    return ("expected settings of the loss scale after dynamic only, got " + text).str();
-  for (StringRef part : ArrayRef(parts).drop_front()) {
-    auto [key, value] = part.split('=');
-    if (key == "floors") {
-      if (std::string wrong = readFloors(value, next); !wrong.empty())
-        return wrong;
-      continue;
-    }
-    double *real = llvm::StringSwitch<double *>(key)
-                       .Case("init", &next.init)
-                       .Case("growth", &next.growth)
-                       .Case("backoff", &next.backoff)
-                       .Case("min", &next.min)
-                       .Case("max", &next.max)
-                       .Default(nullptr);
-    int64_t *whole = llvm::StringSwitch<int64_t *>(key)
-                         .Case("interval", &next.interval)
-                         .Case("hysteresis", &next.hysteresis)
-                         .Case("patience", &next.patience)
-                         .Default(nullptr);
-    if (!real && !whole)
-      return ("expected init, growth, backoff, interval, hysteresis, min, max, floors or patience of the loss scale, "
-              "got " +
-              part)
-          .str();
-    if (real ? value.getAsDouble(*real) || !std::isfinite(*real) : value.getAsInteger(10, *whole))
-      return ("expected a " + Twine(real ? "finite" : "whole") + " number for " + key + " of the loss scale, got " +
-              value)
-          .str();
-  }
+  for (StringRef part : ArrayRef(parts).drop_front(named.starts_with("check=") ? 0 : 1))
+    if (std::string wrong = readSetting(part, text, next); !wrong.empty())
+      return wrong;
   if (!(0.0 < next.min && next.min <= next.init && next.init <= next.max) && next.mode == Scaling::dynamic)
     return ("expected 0 < min <= init <= max of the loss scale, got " + text).str();
   if (next.mode == Scaling::dynamic && (!isUsableScale(next.min) || !isUsableScale(next.max)))

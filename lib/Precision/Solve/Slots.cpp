@@ -48,16 +48,15 @@ bool continuesLoss(Operation *op) {
     return false;
   return semantics.getNumericClass() == NumericClass::Reduction || !hasFlexibleTypes(op);
 }
+} // namespace
 
-/// The result of `function` that is its loss.
-Value lossValue(func::FuncOp function) {
+Value mpt::lossValue(func::FuncOp function) {
   Operation *end = function.getBody().front().getTerminator();
   for (auto [i, value] : llvm::enumerate(end->getOperands()))
     if (train::resultIs(function, i, train::Role::loss))
       return value;
   return {};
 }
-} // namespace
 
 DenseSet<Operation *> mpt::lossIsland(func::FuncOp function) {
   DenseSet<Operation *> island;

@@ -142,3 +142,31 @@ func.func @side_results(%d: tensor<2x8xf32>, %a: tensor<8x8xf32>, %h: tensor<4x8
   train.write @w, %zero : tensor<4x8xf32>
   return %z, %sum#0, %sum#1 : tensor<2x8xf32>, tensor<4x8xf32>, tensor<f32>
 }
+
+// The finite check of a gradient comes with the update, also where it lies behind another GEMM.
+// CHECK-LABEL: func.func @checked
+// CHECK: %[[G:.*]] = mpt.matmul %arg0, %arg1
+// CHECK-NEXT: %[[R:.*]] = mpt.fusion(%[[G]])
+// CHECK: %[[W:.*]] = train.read @w
+// CHECK-NEXT: mpt.fusion(%[[W]], %[[G]], %[[R]])
+// CHECK: mpt.matmul %arg2, %arg3
+func.func @checked(%x: tensor<4x2xf32>, %y: tensor<2x8xf32>, %d: tensor<2x8xf32>, %a: tensor<8x8xf32>) -> tensor<2x8xf32> {
+  %g = mpt.matmul %x, %y : (tensor<4x2xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %z = mpt.matmul %d, %a : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %ok = mpt.fusion(%g) : (tensor<4x8xf32>) -> tensor<i1> {
+  ^bb0(%q: tensor<4x8xf32>):
+    %m = mpt.reduce max %q {axes = array<i64: 0, 1>} : (tensor<4x8xf32>) -> tensor<f32>
+    %f = mpt.is_finite %m : tensor<f32>
+    mpt.yield %f : tensor<i1>
+  }
+  %w = train.read @w : tensor<4x8xf32>
+  %new = mpt.fusion(%w, %g, %ok) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<i1>) -> tensor<4x8xf32> {
+  ^bb0(%p: tensor<4x8xf32>, %q: tensor<4x8xf32>, %f: tensor<i1>):
+    %s = mpt.sub %p, %q : tensor<4x8xf32>
+    %b = mpt.broadcast %f {dims = array<i64>} : (tensor<i1>) -> tensor<4x8xi1>
+    %k = mpt.select %b, %s, %p : tensor<4x8xi1>, tensor<4x8xf32>
+    mpt.yield %k : tensor<4x8xf32>
+  }
+  train.write @w, %new : tensor<4x8xf32>
+  return %z : tensor<2x8xf32>
+}

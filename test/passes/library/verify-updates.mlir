@@ -67,3 +67,30 @@ func.func @sums(%x: tensor<64xf32>, %z: tensor<64xf32>) -> (tensor<64xf32>, tens
   %u = mpt.add %n#0, %w : tensor<64xf32>
   return %u, %n#1 : tensor<64xf32>, tensor<f32>
 }
+
+// -----
+
+train.state parameter @a : tensor<64xf32>
+
+// What holds the update back is another op than the finite check that it waits for.
+func.func @checked(%x: tensor<64xf32>, %z: tensor<64xf32>) -> tensor<64xf32> {
+  %a = train.read @a : tensor<64xf32>
+  %g = mpt.neg %x : tensor<64xf32> // expected-note {{the update waits for this op}}
+  %w = mpt.neg %z : tensor<64xf32>
+  %ok = mpt.fusion(%g) : (tensor<64xf32>) -> tensor<i1> {
+  ^bb0(%q: tensor<64xf32>):
+    %r = mpt.reduce max %q {axes = array<i64: 0>} : (tensor<64xf32>) -> tensor<f32>
+    %f = mpt.is_finite %r : tensor<f32>
+    mpt.yield %f : tensor<i1>
+  }
+  // expected-error@+1 {{expected the update of @a directly behind the last op that it waits for, got mpt.neg between them}}
+  %n = mpt.fusion(%a, %g, %ok) : (tensor<64xf32>, tensor<64xf32>, tensor<i1>) -> tensor<64xf32> {
+  ^bb0(%p: tensor<64xf32>, %q: tensor<64xf32>, %c: tensor<i1>):
+    %f = mpt.broadcast %c {dims = array<i64>} : (tensor<i1>) -> tensor<64xi1>
+    %s = mpt.sub %p, %q : tensor<64xf32>
+    %k = mpt.select %f, %s, %p : tensor<64xi1>, tensor<64xf32>
+    mpt.yield %k : tensor<64xf32>
+  }
+  train.write @a, %n : tensor<64xf32>
+  return %w : tensor<64xf32>
+}

@@ -17,7 +17,7 @@
 
 // ALONE: expected the policy's summary, got none: run precision-assign first
 // BAD: expected a loss scale of dynamic, none or a positive number, got -3
-// KEY: expected init, growth, backoff, interval, hysteresis, min, max, floors or patience of the loss scale, got window=3
+// KEY: expected init, growth, backoff, interval, hysteresis, min, max, floors, patience or check of the loss scale, got window=3
 // WHOLE: expected a whole number for interval of the loss scale, got 1.5
 // ORDER: expected 0 < min <= init <= max of the loss scale, got dynamic,init=2,min=4
 // ALL-FIXED: expected settings of the loss scale after dynamic only, got 64,min=4

@@ -134,7 +134,8 @@ def Policy_WhereOp : Policy_Rule<"where"> {
 def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
   let summary = "none, a fixed scale, a dynamic one (see train.update_scale), or one a layer (see train.layer_scale)";
   let description = [{
-    All modes but none skip steps whose gradients are not finite. Dynamic: the scale is kept above `floors[i]` from step
+    All modes but none skip steps whose gradients are not finite; `check` says what a skipped step leaves as it is: every
+    state ("step"), or the states of parameters whose own gradients are not finite ("parameter"). Dynamic: the scale is kept above `floors[i]` from step
     `floor_steps[i]` on (arXiv 1905.12334), unless `patience` steps in a row were not finite (see train.floor_scale).
 
     Adaptive (arXiv 1910.12385): each GEMM that makes a gradient picks a further scale from the spread of its result;
@@ -146,7 +147,7 @@ def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
     C1: 0 < min <= init <= max. C2: growth > 1, 0 < backoff < 1, interval, hysteresis, patience and update_interval of at
     least 1. C3: floors and their steps are of one length, steps ascend, floors are positive and at most max. C4: spread is
     "product" or "sum", first "log_normal" or "none", total_from "rounding" or "loss", 0 < underflow < 1, bounds and
-    headroom are positive.
+    headroom are positive. C5: check is "step", or "parameter" in another mode than none.
   }];
   let arguments = (ins Policy_Scaling:$mode, DefaultValuedAttr<F64Attr, "65536.0">:$init,
     DefaultValuedAttr<F64Attr, "2.0">:$growth, DefaultValuedAttr<F64Attr, "0.5">:$backoff,
@@ -158,7 +159,8 @@ def Policy_LossScalingOp : Policy_Setting<"loss_scaling"> {
     DefaultValuedAttr<F64Attr, "16.0">:$layer_max, DefaultValuedAttr<F64Attr, "1024.0">:$total_max,
     DefaultValuedAttr<StrAttr, "\"rounding\"">:$total_from, DefaultValuedAttr<StrAttr, "\"log_normal\"">:$first,
     DefaultValuedAttr<F64Attr, "256.0">:$headroom, DefaultValuedAttr<F64Attr, "0.0">:$smallest,
-    DefaultValuedAttr<F64Attr, "0.0">:$largest, DefaultValuedAttr<I64Attr, "1">:$update_interval);
+    DefaultValuedAttr<F64Attr, "0.0">:$largest, DefaultValuedAttr<I64Attr, "1">:$update_interval,
+    DefaultValuedAttr<StrAttr, "\"step\"">:$check);
   let assemblyFormat = "$mode attr-dict";
   let hasVerifier = 1;
 }
