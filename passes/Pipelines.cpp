@@ -202,6 +202,9 @@ void buildFusion(OpPassManager &passes, const PipelineOptions &options, const Ca
   // values that GEMMs compute on the way are nothing for kernels.
   if (target.calls.chainedGemms && joins && !options.rematerializeBytes)
     passes.addPass(createChainGemms({target.calls.chainedColumns}));
+  // While norms are whole; behind GEMMs, which leave convolutions alone that are calls.
+  if (target.calls.channelSums && joins)
+    passes.addPass(createFuseChannelSums({target.calls.summedChannels, options.codeActivations}));
   const KernelCapabilities &kernels = target.fusion;
   DecomposeOptions decompose;
   decompose.sharedSums = kernels.sharedSums;
@@ -258,10 +261,6 @@ void buildLibrary(OpPassManager &passes, const PipelineOptions &options, const C
   FoldEpiloguesOptions epilogues;
   epilogues.biasThroughReshape = target.calls.biasThroughReshape;
   passes.addPass(createFoldEpilogues(epilogues));
-  if (target.calls.channelSums) {
-    passes.addPass(createFuseStatistics({target.calls.summedChannels}));
-    passes.addPass(createFuseGradientSums({target.calls.summedChannels}));
-  }
   // After every pass that decides which values there are.
   passes.addPass(createChooseLayouts());
   passes.addPass(createVerifyUpdates());

@@ -4,6 +4,7 @@
 #include "mpt/Fusion/CodedActivations.h"
 
 #include "OpKinds.h"
+#include "mpt/Dialect/Library/LibraryDialect.h"
 #include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Dialect/MPT/ValueKeys.h"
 #include "mpt/Dialect/Train/TrainingParts.h"
@@ -18,11 +19,12 @@ namespace {
 constexpr int64_t fewestElements = 4096; ///< of a tensor whose memory counts
 constexpr int64_t shortestRow = 32;      ///< elements of a scale's row: the scale takes four bytes
 
+bool isConv(Operation *op) { return isa_and_nonnull<ConvOp, library::ConvOp>(op); }
+
 /// The axes that share a scale: the last one, or more where that is short. An image of a convolution has one scale.
 SmallVector<int64_t> rowAxes(Value value) {
   ArrayRef<int64_t> shape = shapeOf(value);
   int64_t rank = static_cast<int64_t>(shape.size()), first = rank - 1;
-  auto isConv = [](Operation *op) { return isa<ConvOp>(op); };
   if (rank > 2 && (isConv(value.getDefiningOp()) || llvm::any_of(value.getUsers(), isConv)))
     first = 2;
   int64_t row = 1;
@@ -166,9 +168,9 @@ CodedActivations::CodedActivations(func::FuncOp function, llvm::function_ref<boo
   excluded.insert_range(aroundLoss(block, backward, activations));
   for (Value value : activations) {
     Operation *op = value.getDefiningOp();
-    if (op->getNumResults() == 1 && !isViewOp(op) && !isBroadcast(op) && isWideFloat(elementOf(value)) &&
-        countOf(value) >= fewestElements && !excluded.contains(value) && wants(nodeName(value.getLoc())) &&
-        !rowAxes(value).empty())
+    if ((op->getNumResults() == 1 || isConv(op)) && !isViewOp(op) && !isBroadcast(op) &&
+        isWideFloat(elementOf(value)) && countOf(value) >= fewestElements && !excluded.contains(value) &&
+        wants(nodeName(value.getLoc())) && !rowAxes(value).empty())
       values.insert(value);
   }
 }

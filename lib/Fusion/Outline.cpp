@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From groups to mpt.fusion.
 #include "OpKinds.h"
+#include "mpt/Dialect/MPT/TensorTypes.h"
 #include "mpt/Fusion/Grouping.h"
 #include "mpt/Fusion/OpOrder.h"
 
@@ -30,24 +31,71 @@ struct Boundary {
   SetVector<Value> inputs, outputs;
 };
 
-/// Clones the ops of a group, and the constants that they read, into the body of `fusion`.
-void fillBody(FusionOp fusion, ArrayRef<Operation *> ops, const Boundary &boundary) {
-  OpBuilder builder(fusion.getContext());
-  Block &body = fusion.getBody().emplaceBlock();
-  IRMapping mapping;
-  for (Value input : boundary.inputs)
-    mapping.map(input, body.addArgument(input.getType(), input.getLoc()));
-  builder.setInsertionPointToEnd(&body);
-  for (Operation *op : ops) {
-    for (Value operand : op->getOperands())
-      if (isSplat(operand.getDefiningOp()) && !mapping.contains(operand))
-        mapping.map(operand, builder.clone(*operand.getDefiningOp())->getResult(0));
-    removeAttr<MPTDialect::RecomputedAttrHelper>(builder.clone(*op, mapping));
+/// The body of a fusion while ops are cloned into it.
+class Body {
+public:
+  Body(FusionOp fusion, const Boundary &boundary) : builder(fusion.getContext()), boundary(boundary) {
+    Block &block = fusion.getBody().emplaceBlock();
+    for (Value input : boundary.inputs)
+      mapping.map(input, block.addArgument(input.getType(), input.getLoc()));
+    builder.setInsertionPointToEnd(&block);
   }
+  /// Constants are cloned where they are read, so that kernels which differ in their places are one.
+  Value valueOf(Value value) {
+    if (!mapping.contains(value))
+      mapping.map(value, builder.clone(*value.getDefiningOp())->getResult(0));
+    return mapping.lookup(value);
+  }
+  void add(Operation *op) {
+    if (isSplat(op))
+      return;
+    if (Operation *twin = isCostlyOfRows(op) ? twinOf(op) : nullptr)
+      return mapping.map(op->getResult(0), mapping.lookup(twin->getResult(0)));
+    for (Value operand : op->getOperands())
+      valueOf(operand);
+    removeAttr<MPTDialect::RecomputedAttrHelper>(builder.clone(*op, mapping));
+    added.push_back(op);
+  }
+
+  OpBuilder builder;
+
+private:
+  /// An op that is there already and does as `op` does: clones of a cheap op for several readers met again.
+  Operation *twinOf(Operation *op) const {
+    auto same = [&](Value a, Value b) -> LogicalResult {
+      auto splat = splatOf(a.getDefiningOp()), other = splatOf(b.getDefiningOp());
+      return success(a == b || (splat && splat == other) ||
+                     (mapping.contains(a) && mapping.lookupOrNull(a) == mapping.lookupOrNull(b)));
+    };
+    auto found = llvm::find_if(added, [&](Operation *known) {
+      return known->getName() == op->getName() &&
+             OperationEquivalence::isEquivalentTo(known, op, same, nullptr, OperationEquivalence::IgnoreLocations);
+    });
+    return found == added.end() ? nullptr : *found;
+  }
+
+  /// Whether `op` makes FP64 values for sums, for which a device takes its time, and no result of the fusion.
+  bool isCostlyOfRows(Operation *op) const {
+    Value result = op->getResult(0);
+    return !isa<ReduceOp>(op) && elementOf(result).isF64() && !boundary.outputs.contains(result) &&
+           llvm::any_of(boundary.members, [&](Operation *member) {
+             return isa<ReduceOp>(member) && member->getResult(0).getType() == result.getType();
+           });
+  }
+
+  const Boundary &boundary;
+  IRMapping mapping;
+  SmallVector<Operation *> added;
+};
+
+void fillBody(FusionOp fusion, ArrayRef<Operation *> ops, const Boundary &boundary) {
+  Body body(fusion, boundary);
+  for (Operation *op : ops)
+    body.add(op);
   SmallVector<Value> values;
   for (Value output : boundary.outputs)
-    values.push_back(mapping.lookup(output));
-  YieldOp::create(builder, fusion.getLoc(), values);
+    values.push_back(body.valueOf(output));
+  YieldOp::create(body.builder, fusion.getLoc(), values);
 }
 
 /// The fusion of a group; null where nothing reads its results.

@@ -122,6 +122,16 @@ private:
 
 } // namespace
 
+std::pair<Value, Value> mpt::meanAndVariance(GraphBuilder &b, Value x, ArrayRef<int64_t> axes,
+                                             function_ref<Value(Value, unsigned)> better) {
+  Value wide = b.cast(x, b.builder.getF64Type());
+  Value first = better(b.mean(wide, axes), 1), second = better(b.mean(b.mul(wide, wide), axes), 2);
+  Value variance = b.sub(second, b.mul(first, first));
+  variance = b.make<MaxOp>(variance, b.splatLike(variance, 0.0));
+  Type narrow = b.builder.getF32Type();
+  return {b.cast(first, narrow), b.cast(variance, narrow)};
+}
+
 bool mpt::fuseMoments(ReduceOp variance) {
   auto square = variance.getX().getDefiningOp<MulOp>();
   auto centered = square && square.getLhs() == square.getRhs() ? square.getLhs().getDefiningOp<SubOp>() : SubOp();
@@ -140,13 +150,9 @@ bool mpt::fuseMoments(ReduceOp variance) {
                                         << " elements, which no team of threads keeps, got " << length;
   OpBuilder builder(mean);
   GraphBuilder b(builder, mean.getLoc());
-  Type wide = builder.getF64Type();
-  Value wideX = b.cast(mean.getX(), wide);
-  Value first = b.mean(wideX, axes), second = b.mean(b.mul(wideX, wideX), axes);
-  Value result = b.sub(second, b.mul(first, first));
-  result = b.make<MaxOp>(result, b.splatLike(result, 0.0));
-  mean.getY().replaceAllUsesWith(b.cast(first, builder.getF32Type()));
-  variance.getY().replaceAllUsesWith(b.cast(result, builder.getF32Type()));
+  auto [first, second] = meanAndVariance(b, mean.getX(), axes, [](Value own, unsigned) { return own; });
+  mean.getY().replaceAllUsesWith(first);
+  variance.getY().replaceAllUsesWith(second);
   variance.erase();
   return true;
 }

@@ -15,7 +15,7 @@ using namespace mpt;
 namespace {
 
 /// The factors of a product that was multiplied from left to right. A second factor that is a product itself stays
-/// whole: the normalized input of a batch norm is one to the passes that look for it.
+/// whole, as the normalized input of a batch norm does.
 void collectFactors(Value value, SmallVectorImpl<Value> &factors) {
   auto product = value.getDefiningOp<MulOp>();
   if (!product) {

@@ -109,9 +109,9 @@ private:
     builder.setInsertionPoint(norm);
     Rows rows(builder, norm.getLoc(), norm.getX());
     GraphBuilder &b = rows.b;
-    Value own = b.mean(rows.x, rows.axes), centred = b.sub(rows.x, rows.along(own));
-    Value ownVariance = b.mean(b.mul(centred, centred), rows.axes);
-    auto [means, variances] = gathered(b, own, ownVariance);
+    // A norm of its own gives the replica's statistics: a convolution may leave the sums for it.
+    auto own = cast<BatchNormOp>(builder.clone(*norm));
+    auto [means, variances] = gathered(b, own.getMean(), own.getVariance());
     Value mean = b.mean(means, {0}), apart = b.sub(means, b.broadcastAlong(mean, tensorType(means).getShape(), {0}));
     Value variance = b.mean(b.add(variances, b.mul(apart, apart)), {0});
     Value scaled = b.mul(rows.normalized(mean, variance, norm.getEpsilon()), rows.along(b.widen(norm.getScale())));

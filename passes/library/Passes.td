@@ -137,31 +137,22 @@ def VerifyUpdates : Pass<"library-verify-updates", "::mlir::ModuleOp"> {
   }];
 }
 
-def FuseStatistics : Pass<"library-fuse-statistics", "::mlir::ModuleOp"> {
-  let summary = "for a GPU: convolutions leave the sums that batch norms want of their results";
+def FuseChannelSums : Pass<"library-fuse-channel-sums", "::mlir::ModuleOp"> {
+  let summary = "for a GPU: convolutions leave the sums that batch norms and their gradients want";
   let description = [{
-    In: functions after library-convert-calls. Out: where a fusion reduces the 16-bit result of a `library.conv forward` to
-    nothing but the mean (or sum) and mean square of each channel, its call leaves sums. In that fusion each reduction R becomes
-    `select(sound, from the given sums, R)`. `sound` holds for a channel where the variance that the FP32 sums give is at least
-    1/32 of the mean square, so that it keeps its digits. Kernels make R only where it does not. Sums that the library
-    did not leave are NaN, which is never sound.
-  }];
-  let options = [Option<"channelUnit", "channel-unit", "int64_t", "1", "what channels are multiples of">];
-  let statistics = [Statistic<"numFused", "fused", "convolutions that leave sums">];
-  let dependentDialects = ["::mpt::library::LibraryDialect"];
-}
+    In: core ops before composites are decomposed. Out: where a batch norm normalizes the 16-bit result of a convolution, a `library.conv
+    forward` leaves the sums of its elements and of their squares. The norm is decomposed: its mean and mean square R of each channel
+    are `select(sound, from the given sums, R)`. `sound` holds for a channel where the variance that the FP32 sums give is at least 1/32
+    of the mean square, so that it keeps its digits. Kernels make R only where it does not. Sums that the library did not leave are NaN,
+    which is never sound.
 
-def FuseGradientSums : Pass<"library-fuse-gradient-sums", "::mlir::ModuleOp"> {
-  let summary = "for a GPU: backward convolutions leave the sums that the gradient of a batch norm wants";
-  let description = [{
-    In: functions after library-convert-calls. Out: where every reader of the 16-bit result of a `library.conv backward_data`
-    masks it by the ReLU behind one batch norm, and one of them makes nothing but sums by channel, the call has the norm's five
-    parts as operands and two sums as results: of the masked gradient, and of its product with the normalized input. The reductions of that fusion become `select(sums are no NaN, from the sums, R)`.
-
-    The library masks by the norm's result in FP32, kernels by what it is rounded to. They differ for results that round to 0,
-    or whose sign is that of a rounding.
+    Where the gradient of a batch norm is masked by the ReLU behind it, and a convolution makes that gradient for it alone, a `library.conv
+    backward_data` has the norm's five parts as operands and two sums as results: of the masked gradient, and of its product with
+    the normalized input. Sums R of the decomposed gradient become `select(sums are no NaN, from the sums, R)`. The library masks by the
+    norm's result in FP32, kernels by what it is rounded to. They differ for results that round to 0, or whose sign is that of a rounding.
   }];
-  let options = [Option<"channelUnit", "channel-unit", "int64_t", "1", "what channels are multiples of">];
+  let options = [Option<"channelUnit", "channel-unit", "int64_t", "1", "what channels are multiples of">,
+    Option<"codeAll", "code-all", "bool", "false", "activations of all nodes may wait as codes, as under fusion-code-activations">];
   let statistics = [Statistic<"numFused", "fused", "convolutions that leave sums">];
   let dependentDialects = ["::mpt::library::LibraryDialect"];
 }

@@ -3,7 +3,7 @@
 #ifndef MPT_FUSION_REDUCTIONSTAGES_H
 #define MPT_FUSION_REDUCTIONSTAGES_H
 
-#include "mpt/Dialect/MPT/MPTDialect.h"
+#include "mpt/Dialect/MPT/GraphBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -19,6 +19,10 @@ bool splitInBlocks(ReduceOp op);
 /// Factors that repeat along the summed axes are multiplied with the sum, not with its terms: the gradient of a batch
 /// norm adds up two things for scale and shift, and the same two for its input.
 bool hoistFactors(ReduceOp op);
+/// Mean and variance of FP32 `x` along `axes`: FP64 means of the elements and of their squares, for which `better` may
+/// give other values. It gets the power.
+std::pair<mlir::Value, mlir::Value> meanAndVariance(GraphBuilder &b, mlir::Value x, llvm::ArrayRef<int64_t> axes,
+                                                    llvm::function_ref<mlir::Value(mlir::Value, unsigned)> better);
 /// The variance E(x - E x)^2 of elements that one block cannot keep as E x^2 - (E x)^2 with FP64 sums of FP64 squares:
 /// the digits that cancel out lie beyond FP32's unless the mean is 10^4 deviations away.
 bool fuseMoments(ReduceOp variance);

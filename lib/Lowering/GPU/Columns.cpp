@@ -74,25 +74,26 @@ private:
   int64_t block = 256, across = 1, down = 1; ///< threads of a block, and how they lie
   int64_t laneBytes = 0, elementBytes = 0;   ///< of a lane's running values, and read for an element
   int64_t tiles = 0, slices = 1, length = 0; ///< blocks in x and y; elements of a slice
-  Value guard;                               ///< columns where it holds have sums that nothing reads
+  llvm::SetVector<Value> guards;             ///< columns where all of them hold have sums that nothing reads
 };
 
-/// A condition of the results' shape under which no reduction is wanted: each is read by a select on it alone. Null
-/// without one.
-Value guardOf(ArrayRef<ReduceOp> reductions) {
-  Value guard;
+/// Conditions of the results' shape under all of which no reduction is wanted: each is read by a select on one alone.
+/// Empty where there are others.
+llvm::SetVector<Value> guardsOf(ArrayRef<ReduceOp> reductions) {
+  llvm::SetVector<Value> guards;
   for (ReduceOp op : reductions) {
     auto select = op.getY().hasOneUse() ? dyn_cast<SelectOp>(*op.getY().getUsers().begin()) : SelectOp();
-    if (!select || select.getOnFalse() != op.getY() || select.getOnTrue() == op.getY() ||
-        (guard && guard != select.getCondition()))
+    if (!select || select.getOnFalse() != op.getY() || select.getOnTrue() == op.getY())
       return {};
-    guard = select.getCondition();
+    guards.insert(select.getCondition());
   }
-  Operation *source = guard.getDefiningOp();
   ReduceOp first = reductions.front();
-  bool waits = !source || shapeOf(guard) != shapeOf(first.getY()) ||
-               llvm::any_of(reductions, [&](ReduceOp op) { return dependsOn(source, op); });
-  return waits ? Value() : guard;
+  bool wait = llvm::any_of(guards, [&](Value guard) {
+    Operation *source = guard.getDefiningOp();
+    return !source || shapeOf(guard) != shapeOf(first.getY()) ||
+           llvm::any_of(reductions, [&](ReduceOp op) { return dependsOn(source, op); });
+  });
+  return wait ? llvm::SetVector<Value>() : guards;
 }
 
 } // namespace
@@ -211,7 +212,7 @@ int64_t Columns::turnsOfSlice(GpuKernelBuilder &kernel, int64_t turns) const {
   const ArrayRef<int64_t> residents = ArrayRef<int64_t>(counts).drop_back(isLong);
   const double own = 1 + 2.0 * static_cast<double>(across * laneBytes) / static_cast<double>(block * elementBytes);
   // A condition is computed once a thread, of FP64 values that take as long to convert as the values of two turns.
-  const int64_t fewest = guard ? 16 : 4;
+  const int64_t fewest = guards.empty() ? 4 : 16;
   int64_t most =
       std::max<int64_t>(1, std::min(turns / fewest, ceilDiv(20 * kernel.device.models.back().multiprocessors, tiles)));
   int64_t best = turns;
@@ -308,15 +309,19 @@ Value Columns::countOfThread(Slice &slice, const IndexExpr &start) const {
   Value count = arith::DivSIOp::create(b, left, e.indexConstant(down));
   count =
       arith::MinSIOp::create(b, arith::MaxSIOp::create(b, count, e.indexConstant(0)), e.indexConstant(length / down));
-  if (!guard)
+  if (guards.empty())
     return count;
   SmallVector<IndexExpr> at;
   for (int64_t axis : keptDims)
     at.push_back(slice.from[axis]);
-  Value known = e.element(guard, at), all = vector > 1 ? Value() : known;
-  for (unsigned i = 0; vector > 1 && i < vector; ++i) {
-    Value lane = vector::ExtractOp::create(b, known, int64_t(i));
-    all = all ? Value(arith::AndIOp::create(b, all, lane)) : lane;
+  Value all;
+  auto demand = [&](Value holds) { all = all ? Value(arith::AndIOp::create(b, all, holds)) : holds; };
+  for (Value guard : guards) {
+    Value known = e.element(guard, at);
+    for (unsigned i = 0; vector > 1 && i < vector; ++i)
+      demand(vector::ExtractOp::create(b, known, int64_t(i)));
+    if (vector == 1)
+      demand(known);
   }
   return arith::SelectOp::create(b, all, e.indexConstant(0), count);
 }
@@ -467,12 +472,12 @@ void Columns::emit(GpuKernelBuilder &kernel) {
         elements.push_back(i);
     }
   // Threads of columns whose sums are known already have nothing to walk.
-  guard = alongRow || !elements.empty() ? Value() : guardOf(kernel.reductions);
+  guards = alongRow || !elements.empty() ? llvm::SetVector<Value>() : guardsOf(kernel.reductions);
   chooseThreads(kernel);
   PartialBuffers partial{kernel.reductions, slices};
   kernel.info.scratchBytes = partial.bytes();
   kernel.launch("columns", {tiles, slices, 1}, block, [&](Frame &frame) { emitSlice(kernel, frame); });
-  if (guard) {
+  if (!guards.empty()) {
     SmallVector<int64_t> guarded;
     for (auto [i, type] : llvm::enumerate(kernel.inputs))
       if (type.getNumElements() == points * extent * tile)

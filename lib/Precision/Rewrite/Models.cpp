@@ -28,10 +28,11 @@ static int64_t reductionLength(MatMulOp op) {
   return a.getDimSize(a.getRank() - (op.getTransposeA() ? 2 : 1));
 }
 static int64_t reductionLength(ConvOp op) { return count(tensorType(op.getW()).getShape().drop_front()); }
-static int64_t reductionLength(ConvBackwardDataOp op) {
+template <typename Op> static int64_t backwardDataLength(Op op) {
   ArrayRef<int64_t> w = tensorType(op.getW()).getShape();
   return w[0] / static_cast<int64_t>(op.getGroups()) * count(w.drop_front(2));
 }
+static int64_t reductionLength(ConvBackwardDataOp op) { return backwardDataLength(op); }
 static int64_t reductionLength(ConvBackwardWeightsOp op) {
   ArrayRef<int64_t> dy = tensorType(op.getDy()).getShape();
   return dy[0] * count(dy.drop_front(2));
@@ -72,6 +73,23 @@ template <typename Op> struct GemmModel : GemmLike::ExternalModel<GemmModel<Op>,
   int64_t getReductionLength(Operation *op) const { return reductionLength(cast<Op>(op)); }
   double getMeanTerms(Operation *op) const { return meanTerms(cast<Op>(op)); }
 };
+/// Calls that leave sums take the place of convolutions before steps are counted.
+struct ConvCallModel : GemmLike::ExternalModel<ConvCallModel, library::ConvOp> {
+  int64_t getReductionLength(Operation *op) const {
+    auto call = cast<library::ConvOp>(op);
+    ArrayRef<int64_t> w = tensorType(call.getW()).getShape(), y = tensorType(call.getY()).getShape();
+    switch (call.getKind()) {
+    case library::ConvKind::forward:
+      return count(w.drop_front());
+    case library::ConvKind::backward_data:
+      return backwardDataLength(call);
+    case library::ConvKind::backward_weights:
+      return y[0] * count(y.drop_front(2));
+    }
+    llvm_unreachable("a kind of convolution");
+  }
+  double getMeanTerms(Operation *op) const { return static_cast<double>(getReductionLength(op)); }
+};
 
 // ---- edges of the graph
 
@@ -107,6 +125,9 @@ void mpt::registerPrecisionModels(DialectRegistry &registry) {
     attach<ExactReader, train::GlobalNormOp, train::AllFiniteOp>(context);
     scales::attachTrainScales(context);
   });
-  registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) { scales::attachLibraryScales(context); });
+  registry.addExtension(+[](MLIRContext *context, library::LibraryDialect *) {
+    library::ConvOp::attachInterface<ConvCallModel>(*context);
+    scales::attachLibraryScales(context);
+  });
   registry.addExtension(+[](MLIRContext *context, func::FuncDialect *) { scales::attachFunctionScales(context); });
 }

@@ -18,6 +18,41 @@ func.func @chain(%x: tensor<64x32xf32>, %r: tensor<64x32xf32>) -> (tensor<64x32x
 
 // -----
 
+// Constants stand where they are read, wherever the program has them, so that kernels which differ in that are one.
+// CHECK-LABEL: func.func @places
+// CHECK: ^bb0
+// CHECK-NEXT: mpt.relu
+// CHECK-NEXT: mpt.constant dense<2.0
+// CHECK-NEXT: mpt.mul
+// CHECK-NEXT: mpt.constant dense<3.0
+// CHECK-NEXT: mpt.add
+func.func @places(%x: tensor<64x32xf32>) -> tensor<64x32xf32> {
+  %c = mpt.constant dense<3.0> : tensor<64x32xf32>
+  %d = mpt.constant dense<2.0> : tensor<64x32xf32>
+  %a = mpt.relu %x : tensor<64x32xf32>
+  %b = mpt.mul %a, %d : tensor<64x32xf32>
+  %e = mpt.add %b, %c : tensor<64x32xf32>
+  return %e : tensor<64x32xf32>
+}
+
+// -----
+
+// Copies of a cheap op for two readers are one op again where both are of one kernel and FP64.
+// CHECK-LABEL: func.func @twins
+// CHECK: mpt.reduce
+// CHECK: mpt.cast %{{.*}} : tensor<64xf32> to tensor<64xf64>
+// CHECK-NOT: mpt.cast %{{.*}} : tensor<64xf32> to tensor<64xf64>
+// CHECK: mpt.yield
+func.func @twins(%x: tensor<64x256xf64>, %r: tensor<64xf32>) -> tensor<64xf64> {
+  %m = mpt.reduce mean %x {axes = array<i64: 1>} : (tensor<64x256xf64>) -> tensor<64xf64>
+  %w = mpt.cast %r : tensor<64xf32> to tensor<64xf64>
+  %a = mpt.add %m, %w : tensor<64xf64>
+  %b = mpt.mul %a, %w : tensor<64xf64>
+  return %b : tensor<64xf64>
+}
+
+// -----
+
 // Row statistics and their users are one kernel.
 // CHECK-LABEL: func.func @rows
 // CHECK-COUNT-1: mpt.fusion
