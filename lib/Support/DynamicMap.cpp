@@ -42,5 +42,8 @@ std::array<float, 255> mpt::dynamicBoundaries(bool isSigned) {
       x = std::nextafter(x, infinity);
     boundaries[i] = x;
   }
+  // Averages of squares are divided by: one that is not 0 stays so.
+  if (!isSigned)
+    boundaries[0] = std::numeric_limits<float>::min();
   return boundaries;
 }

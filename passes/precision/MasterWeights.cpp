@@ -151,9 +151,8 @@ private:
     train::StateOp::create(builder, state.getLoc(), name, scales, train::Role::slot, state.getOfAttr(), ElementsAttr(),
                            /*frozen=*/false, StringAttr());
     OptimizerUpdate update = onlyUpdate(found);
-    bool isSigned = !isCodeOfMap() || llvm::none_of(found.reads, [&](train::ReadOp read) {
-      return update.holdsSquares(read.getValue());
-    });
+    bool isSigned =
+        llvm::none_of(found.reads, [&](train::ReadOp read) { return update.holdsSquares(read.getValue()); });
     state.setType(codes);
     state.removeValueAttr();
     ++numNarrowStates;

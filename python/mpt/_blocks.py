@@ -19,15 +19,21 @@ def decode(codes: np.ndarray, scales: np.ndarray, table: np.ndarray | None) -> n
     return (values.reshape(len(scales), -1) * scales[:, None]).reshape(codes.shape)
 
 
-def encode(values: np.ndarray, blocks: int, table: np.ndarray | None) -> tuple:
-    """Codes and scales; decoded values get the codes that they were decoded from, where a block's largest value has the largest code."""
+def encode(values: np.ndarray, blocks: int, table: np.ndarray | None, squares: bool) -> tuple:
+    """Codes and scales; decoded values get the codes that they were decoded from, where a block's largest value has the largest code.
+    Of averages of squares none but 0 has the code of 0."""
     rows = values.reshape(blocks, -1)
     scales = np.maximum(np.abs(rows).max(axis=1), np.float32(1e-12))
     if table is None:
         scales = scales / np.float32(448)
-        return (rows / scales[:, None]).reshape(values.shape), scales
+        shares = rows / scales[:, None]
+        if squares:
+            shares = np.where(shares == 0, shares, np.maximum(shares, np.float32(2**-9)))
+        return shares.reshape(values.shape), scales
     rows = rows / scales[:, None]
     low = np.maximum(np.searchsorted(table, rows, side="right") - 1, 0)
     high = np.minimum(low + 1, len(table) - 1)
     codes = np.where(rows - table[low] >= (table[high] - table[low]) * np.float32(0.5), high, low)
+    if squares:
+        codes = np.maximum(codes, rows > 0)
     return codes.astype(np.float32).reshape(values.shape), scales

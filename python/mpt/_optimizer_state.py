@@ -96,7 +96,7 @@ class OptimizerState:
 
     def write(self, name: str, value: np.ndarray) -> None:
         if scales := self.weights.states.get(f"{name}.scale"):
-            value, factors = encode(value.astype(np.float32), scales[2][0], self.table(name))
+            value, factors = encode(value.astype(np.float32), scales[2][0], self.table(name), name.endswith(".moment2"))
             self.trainer.set_parameter(f"{name}.scale", factors)
         self.trainer.set_parameter(name, value)
 

@@ -17,9 +17,9 @@ func.func @scales(%c: tensor<8xui8>, %s: tensor<3xf32>) {
 
 // -----
 
-func.func @sign(%x: tensor<8xf32>) {
-  // expected-error @below {{C3: expected codes of ui8, or signed ones of f8E4M3FN, got 'f8E4M3FN'}}
-  %c, %s = mpt.encode_blocks %x {is_signed = false} : (tensor<8xf32>) -> (tensor<8xf8E4M3FN>, tensor<2xf32>)
+func.func @code(%x: tensor<8xf32>) {
+  // expected-error @below {{C3: expected codes of ui8 or f8E4M3FN, got 'f8E5M2'}}
+  %c, %s = mpt.encode_blocks %x : (tensor<8xf32>) -> (tensor<8xf8E5M2>, tensor<2xf32>)
   return
 }
 

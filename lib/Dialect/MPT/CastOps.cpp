@@ -21,7 +21,7 @@ LogicalResult CastOp::verify() {
 }
 
 /// The constraints that encode_blocks and decode_blocks share; `x` is the values.
-static LogicalResult verifyBlocks(Operation *op, Value x, Value codes, Value scales, bool isSigned) {
+static LogicalResult verifyBlocks(Operation *op, Value x, Value codes, Value scales) {
   RankedTensorType wide = tensorType(x), narrow = tensorType(codes), factors = tensorType(scales);
   Type code = narrow.getElementType();
   if (wide.getShape() != narrow.getShape())
@@ -29,12 +29,12 @@ static LogicalResult verifyBlocks(Operation *op, Value x, Value codes, Value sca
   if (factors.getRank() != 1 || factors.getNumElements() == 0 || wide.getNumElements() % factors.getNumElements() != 0)
     return op->emitOpError() << "C2: expected a vector of scales whose extent divides " << wide.getNumElements()
                              << " elements, got " << factors;
-  if (!code.isUnsignedInteger(8) && !(isa<Float8E4M3FNType>(code) && isSigned))
-    return op->emitOpError() << "C3: expected codes of ui8, or signed ones of f8E4M3FN, got " << code;
+  if (!code.isUnsignedInteger(8) && !isa<Float8E4M3FNType>(code))
+    return op->emitOpError() << "C3: expected codes of ui8 or f8E4M3FN, got " << code;
   return success();
 }
-LogicalResult EncodeBlocksOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales(), getIsSigned()); }
-LogicalResult DecodeBlocksOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales(), getIsSigned()); }
+LogicalResult EncodeBlocksOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales()); }
+LogicalResult DecodeBlocksOp::verify() { return verifyBlocks(*this, getX(), getCodes(), getScales()); }
 
 /// True when every value of float type `from` is a value of float type `to`.
 static bool isExact(Type from, Type to) {

@@ -209,7 +209,13 @@ struct Encode : Decomposable::ExternalModel<Encode, EncodeBlocksOp> {
     Type type = elementOf(op.getCodes());
     if (auto real = dyn_cast<FloatType>(type)) {
       scales = b.div(scales, b.splatLike(scales, largest(real)));
-      codes = b.cast(b.div(x, b.along(scales)), type);
+      Value shares = b.div(x, b.along(scales));
+      if (!b.isSigned) { // as the boundaries of the map have it
+        double least = llvm::APFloat::getSmallest(real.getFloatSemantics()).convertToDouble();
+        Value isZero = b.compare(Predicate::eq, shares, 0.0);
+        shares = b.select(isZero, shares, b.make<MaxOp>(shares, b.splatLike(shares, least)));
+      }
+      codes = b.cast(shares, type);
     } else {
       codes = b.make<BucketizeOp>(tensorType(x).clone(type), b.div(x, b.along(scales)),
                                   b.table(dynamicBoundaries(b.isSigned)));

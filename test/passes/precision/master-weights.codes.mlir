@@ -23,7 +23,7 @@
 
 // F8: slot @w.moment1 : tensor<32x128xf8E4M3FN>
 // F8: slot @w.moment2 : tensor<32x128xf8E4M3FN>
-// F8-NOT: is_signed
+// F8: mpt.decode_blocks {{.*}}{is_signed = false}
 
 // WHY: not in 8 bits: expected 4096 elements and more in blocks of 256, got 128
 // NONE: expected optimizer slots that may be i8 for --slots=i8, got none: choose an optimizer with such slots, or leave the flag out

@@ -44,8 +44,8 @@ def MPT_EncodeBlocksOp : MPT_BlocksOp<"encode_blocks"> {
       divides [0.1, 1] times a power of ten in twice as many parts as the one below it and has their middles, and 0 and 1.
       scale = amax; the code is that of the value next to x / scale, the upper one of two that are as near.
     - f8E4M3FN are x / scale, rounded to nearest even, with scale = amax / 448.
-    C1: codes has x's shape. C2: scales is a vector whose extent divides the number of elements. C3: codes is ui8, or
-    f8E4M3FN, which is signed.
+    Unless `signed`, x is not negative, and none but 0 has the code of 0: smaller ones have the next. C1: codes has x's shape.
+    C2: scales is a vector whose extent divides the number of elements. C3: codes is ui8 or f8E4M3FN.
   }];
   let arguments = (ins MPT_Float:$x, DefaultValuedAttr<BoolAttr, "true">:$is_signed);
   let results = (outs MPT_Number:$codes, MPT_Float:$scales);
