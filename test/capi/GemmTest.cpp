@@ -529,7 +529,12 @@ void testEdgeOfFlush() {
   for (const GemmKernels *kernel : kernelsHere())
     if (hasTwoChains(*kernel) && std::string(kernel->name) != "portable") {
       runKernel(*kernel, g, o);
-      if (!EXPECT(differing(g, o, {0, 0x1p-126F}) == 0))
+#if defined(__aarch64__) // decides before it rounds
+      const std::vector<float> right{0, 0};
+#else
+      const std::vector<float> right{0, 0x1p-126F};
+#endif
+      if (!EXPECT(differing(g, o, right) == 0))
         fprintf(stderr, "  %s: %a, %a\n", kernel->name, o.d[0], o.d[1]);
     }
 }

@@ -81,9 +81,12 @@ struct BlockRun {
     kernel(block.depth, at.a, at.b, block.ldb, c, ldc, block.first ? Onto::nothing : block.earlier);
     if (!block.last)
       return;
-    flush.reset(); // only sums have no subnormal numbers
+    const bool computes = e.flags || e.alpha != 1; // where subnormal numbers stay
+    if (computes)
+      flush.reset();
     out.finish(c, ldc, at.to, ldd, at.rows, at.cols, e, at.column);
-    flush.set();
+    if (computes)
+      flush.set();
   }
 
   void run(char *d) {
