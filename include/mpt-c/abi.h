@@ -173,7 +173,8 @@ enum {
   MPT_GEMM_SUM_D = 4096,             /* sums[n] of d over its rows, with a gradient of ReLU or GELU, likewise */
   MPT_GEMM_ORDERED = 8192,           /* CPU only: sums take their terms one by one, fused (docs/precision.md) */
   MPT_GEMM_READ_F16 = 16384,
-  MPT_GEMM_READ_BF16 = 32768 /* CPU only: FP32 operands are rounded to it as they are read */
+  MPT_GEMM_READ_BF16 = 32768, /* CPU only: FP32 operands are rounded to it as they are read */
+  MPT_GEMM_TWO_CHAINS = 65536 /* with ORDERED, of two BF16 operands: sums take their terms as matrix tiles do */
 };
 
 /* d[i,j] = epilogue(alpha * sum_k a[i,k] * b[k,j]) for every (batch0, batch1). GEMMs are exact in FP32 for 16-bit
@@ -207,8 +208,8 @@ typedef struct mpt_conv_desc {
   int64_t n, groups, ic, oc;
   int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_low[3], pad_high[3];
   int64_t x_type, w_type, y_type, bias_type; /* mpt_dtype; bias_type 0 means no bias */
-  int64_t flags;                             /* MPT_GEMM_RELU on the forward kind, MPT_GEMM_ORDERED */
-  int64_t workspace_bytes;                   /* size of `workspace`, as mpt_conv_workspace says */
+  int64_t flags;           /* on the forward kind MPT_GEMM_RELU and MPT_GEMM_TWO_CHAINS; MPT_GEMM_ORDERED */
+  int64_t workspace_bytes; /* size of `workspace`, as mpt_conv_workspace says */
 } mpt_conv_desc;
 
 /* The three tensors are given by role, whatever the kind; the one the kind produces is written. `workspace` is 64-byte

@@ -29,7 +29,8 @@ struct Geometry {
   }
   int64_t volume(const int64_t (&extents)[3]) const { return extents[0] * extents[1] * extents[2]; }
 
-  /// Calls fn(kernel position, x position, y position) for every pair of positions in one channel plane that meet.
+  /// Calls fn(kernel position, x position, y position) for every kernel position of every window in one channel plane;
+  /// beyond x, its position is -1.
   template <typename Fn> void forEachTap(Fn fn) const {
     int64_t k[3], t[3];
     for (k[0] = 0; k[0] < kernel[0]; ++k[0])
@@ -47,8 +48,7 @@ struct Geometry {
                   kernelAt = kernelAt * kernel[d] + k[d];
                   target = target * out[d] + t[d];
                 }
-                if (inside)
-                  fn(kernelAt, source, target);
+                fn(kernelAt, inside ? source : -1, target);
               }
   }
   int64_t batch, groups, inputs, outputs;
@@ -65,12 +65,13 @@ struct Tap {
 };
 
 /// The taps in order of the positions in the planes of `role`, then of the kernel's, cut into pieces that fit a cache:
-/// a position's taps are in one piece.
-std::vector<std::vector<Tap>> tilesOf(const Geometry &geometry, Role role) {
+/// a position's taps are in one piece. With `whole` those beyond x too.
+std::vector<std::vector<Tap>> tilesOf(const Geometry &geometry, Role role, bool whole) {
   constexpr size_t enough = 256;
   std::vector<Tap> taps;
   geometry.forEachTap([&](int64_t k, int64_t s, int64_t t) {
-    taps.push_back({{static_cast<int32_t>(s), static_cast<int32_t>(k), static_cast<int32_t>(t)}});
+    if (s >= 0 || whole)
+      taps.push_back({{static_cast<int32_t>(s), static_cast<int32_t>(k), static_cast<int32_t>(t)}});
   });
   llvm::sort(taps, [&](const Tap &a, const Tap &b) {
     return std::tie(a.at[role], a.at[Weights]) < std::tie(b.at[role], b.at[Weights]);
@@ -120,14 +121,17 @@ LogicalResult convolve(Op op, InterpreterFrame &frame, Value a, Value b, Value r
   auto columns = [&](Role role) { return role == Weights && planes == Output ? channels * plane[role] : plane[role]; };
   std::vector<double> rows = swapAxes(tensors[partner]->reals(), lanes, columns(partner)), sums(y.size());
   ArrayRef<double> factors = tensors[factor]->reals();
-  std::vector<std::vector<Tap>> tiles = tilesOf(geometry, planes);
+  // Zeros beside an image are terms of two chains.
+  const bool whole = frame.ordersSums() && sumOrderOf(op) == SumOrder::TwoChains;
+  std::vector<std::vector<Tap>> tiles = tilesOf(geometry, planes, whole);
   auto sumTaps = [&](int64_t g, int64_t n, int64_t c, ArrayRef<Tap> taps, auto add) {
     int64_t image = n * geometry.groups + g, filter = g * channels + c;
     const double *base = factors.data() + (image * channels + c) * plane[factor];
     double *sumRows = sums.data() + (Sum == Weights ? filter : image) * plane[Sum] * lanes;
     const double *partnerRows = rows.data() + (partner == Weights ? filter : image) * plane[partner] * lanes;
     for (const Tap &tap : taps)
-      add(sumRows + tap.at[Sum] * lanes, base[tap.at[factor]], partnerRows + tap.at[partner] * lanes, lanes);
+      add(sumRows + tap.at[Sum] * lanes, tap.at[factor] < 0 ? 0 : base[tap.at[factor]],
+          partnerRows + tap.at[partner] * lanes, lanes);
   };
   // Libraries with ordered sums run over kernel positions, then channels, and so do filters that lie channels-last.
   const bool byTap = Sum != Weights && (frame.ordersSums() || frame.tensorCore());

@@ -61,19 +61,28 @@ template <typename Fn> void withProducts(const InterpreterFrame &frame, mlir::Fl
   });
 }
 
-/// The same for the products of contraction `op`, of accumulator type or on a Tensor Core. `results` are zero; the
-/// step's sums are rows of them, `rowLength` each.
+template <typename Fn> void fillRows(GroupedRows &rows, Fn fn) {
+  fn([&](double *sums, double factor, const double *others, int64_t) { rows.add(sums, factor, others); });
+  rows.finish();
+}
+
+/// The same for the products of contraction `op`, of accumulator type, in two chains or on a Tensor Core. `results` are
+/// zero; the step's sums are rows of them, `rowLength` each.
 template <typename Fn>
 void withProducts(const InterpreterFrame &frame, mlir::Operation *op, llvm::MutableArrayRef<double> results,
                   int64_t rowLength, Fn fn) {
   const TensorCore *core = frame.tensorCore();
   if (std::optional<ContractionSums> how = core ? sumsOnTensorCore(op, *core) : std::nullopt) {
     TensorCoreRows rows(*how, results, rowLength);
-    fn([&](double *sums, double factor, const double *others, int64_t) { rows.add(sums, factor, others); });
-    return rows.finish();
+    return fillRows(rows, fn);
   }
   mlir::Type element = mlir::getElementTypeOrSelf(op->getOperand(0).getType());
-  withProducts(frame, frame.accumulatorType(element, numericsOf(op)), fn);
+  mlir::FloatType accumulator = frame.accumulatorType(element, numericsOf(op));
+  if (frame.ordersSums() && accumulator.isF32() && sumOrderOf(op) == SumOrder::TwoChains) {
+    TwoChainRows rows(results, rowLength);
+    return fillRows(rows, fn);
+  }
+  withProducts(frame, accumulator, fn);
 }
 
 /// The numbers of stream `stream` for the key tensor (seed, step), made four at a time.

@@ -22,15 +22,6 @@ std::optional<OperandFormat> mpt::operandFormatOf(Type type) {
   return std::nullopt;
 }
 
-/// The type in which an operand is multiplied: its own, or the narrower one that it is read in.
-static Type multipliedType(Operation *op, unsigned operand) {
-  Type type = getElementTypeOrSelf(op->getOperand(operand).getType());
-  auto gemm = dyn_cast<library::GemmOp>(op);
-  NumericsAttr numerics = numericsOf(op);
-  Type read = gemm && gemm.getReadAs() ? *gemm.getReadAs() : numerics ? numerics.getIn() : type;
-  return isa<FloatType>(type) && read.getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth() ? read : type;
-}
-
 std::optional<ContractionSums> mpt::sumsOnTensorCore(Operation *op, const TensorCore &core) {
   auto semantics = dyn_cast<PrecisionSemantics>(op);
   NumericsAttr numerics = numericsOf(op);
@@ -53,39 +44,33 @@ std::optional<ContractionSums> mpt::sumsOnTensorCore(Operation *op, const Tensor
 }
 
 TensorCoreRows::TensorCoreRows(const ContractionSums &how, MutableArrayRef<double> results, int64_t length)
-    : how(how), results(results), length(length), rows(length ? results.size() / length : 0) {
-  if (how.sums.promoted)
-    parts.resize(results.size());
+    : GroupedRows(results, length, how.sums.products), how(how) {
+  if (!how.sums.promoted)
+    return;
+  parts.resize(results.size());
+  taken.resize(length ? results.size() / length : 0);
 }
 
-void TensorCoreRows::add(double *sums, double factor, const double *others) {
-  size_t number = (sums - results.data()) / length;
-  Row &row = rows[number];
-  row.pending.push_back({factor, others});
-  if (static_cast<int>(row.pending.size()) == how.sums.products)
-    addPending(number);
-}
-
-void TensorCoreRows::addPending(size_t number) {
-  Row &row = rows[number];
-  size_t count = row.pending.size();
+void TensorCoreRows::addGroup(size_t number, ArrayRef<Product> products) {
+  size_t count = products.size();
   SmallVector<double, 32> a(count), b(count);
   SmallVector<int, 32> aExponents(count), bExponents(count);
   for (size_t p = 0; p < count; ++p) {
-    a[p] = row.pending[p].first;
+    a[p] = products[p].first;
     aExponents[p] = alignedExponent(a[p], how.a);
   }
   double *sums = (parts.empty() ? results.data() : parts.data()) + number * length;
   for (int64_t i = 0; i < length; ++i) {
     for (size_t p = 0; p < count; ++p) {
-      b[p] = row.pending[p].second[i];
+      b[p] = products[p].second[i];
       bExponents[p] = alignedExponent(b[p], how.b);
     }
     sums[i] = how.sums.add(sums[i], a, aExponents, b, bExponents);
   }
-  row.taken += static_cast<int64_t>(count);
-  row.pending.clear();
-  if (!parts.empty() && row.taken >= how.sums.promoted)
+  if (parts.empty())
+    return;
+  taken[number] += static_cast<int64_t>(count);
+  if (taken[number] >= how.sums.promoted)
     promote(number);
 }
 
@@ -94,14 +79,12 @@ void TensorCoreRows::promote(size_t number) {
     results[i] = static_cast<double>(static_cast<float>(results[i] + parts[i]));
     parts[i] = 0.0;
   }
-  rows[number].taken = 0;
+  taken[number] = 0;
 }
 
 void TensorCoreRows::finish() {
-  for (size_t number = 0; number < rows.size(); ++number) {
-    if (!rows[number].pending.empty())
-      addPending(number);
-    if (!parts.empty() && rows[number].taken)
+  GroupedRows::finish();
+  for (size_t number = 0; number < taken.size(); ++number)
+    if (taken[number])
       promote(number);
-  }
 }

@@ -5,6 +5,7 @@
 #include "Values.h"
 #include "core/Error.h"
 #include "cpu/Gemm.h"
+#include "mpt/Support/TwoChains.h"
 
 #include <cmath>
 #include <cstring>
@@ -35,6 +36,7 @@ const Shape shapes[] = {
     {"1-D", 2, 1, 8, 12, {1, 1, 20}, {1, 1, 5}, {1, 1, 2}, {1, 1, 1}, {0, 0, 2}, {0, 0, 2}},
     {"wide 3x3", 2, 1, 32, 20, {1, 9, 7}, {1, 3, 3}, {1, 2, 1}, {1, 1, 2}, {0, 1, 2}, {0, 0, 2}},
     {"wide 1x1 stride 2", 3, 1, 64, 40, {1, 9, 9}, {1, 1, 1}, {1, 2, 2}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
+    {"wide 3x3 of whole tiles", 2, 1, 64, 96, {1, 11, 10}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
     {"wide 3-D", 2, 1, 32, 6, {4, 5, 6}, {2, 3, 3}, {1, 2, 1}, {1, 1, 1}, {1, 1, 0}, {0, 1, 1}},
     {"few positions", 2, 1, 32, 64, {1, 3, 2}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
     {"few positions, stride 2", 1, 1, 33, 70, {2, 5, 6}, {2, 3, 2}, {1, 2, 3}, {1, 2, 1}, {1, 1, 0}, {0, 2, 1}},
@@ -179,6 +181,65 @@ bool isOrdered(const mpt_conv_desc &d, const Tensors &t) {
   return memcmp(sum.data(), result.bytes.data(), sum.size() * sizeof(float)) == 0;
 }
 
+/// Whether FP32 results are sums in two chains: kernel positions ascending, then channels; zeros beside the image.
+bool isInTwoChains(const mpt_conv_desc &d, const Tensors &t) {
+  const int64_t taps = d.kernel[0] * d.kernel[1] * d.kernel[2];
+  const int64_t inputs = d.in[0] * d.in[1] * d.in[2], outputs = d.out[0] * d.out[1] * d.out[2];
+  bool same = true;
+  for (int64_t n = 0; n < d.n; ++n)
+    positions(d.out, [&](int64_t y, const int64_t (&o)[3]) {
+      std::vector<float> sum(static_cast<size_t>(d.oc));
+      positions(d.kernel, [&](int64_t tap, const int64_t (&k)[3]) {
+        int64_t x;
+        const bool inside = sourceOf(d, o, k, x);
+        for (int64_t oc = 0; oc < d.oc; ++oc)
+          for (int64_t c = 0; c < d.ic; c += mpt::TwoChains::terms) {
+            auto a = [&](int64_t p) { return inside ? static_cast<float>(t.x[(n * inputs + x) * d.ic + c + p]) : 0; };
+            auto b = [&](int64_t p) { return static_cast<float>(t.w[(oc * d.ic + c + p) * taps + tap]); };
+            float &at = sum[static_cast<size_t>(oc)];
+            at = mpt::TwoChains::add(at, a, b, mpt::TwoChains::terms);
+          }
+      });
+      same &= memcmp(sum.data(), t.y.bytes.data() + (n * outputs + y) * d.oc * 4, sum.size() * 4) == 0;
+    });
+  return same;
+}
+
+/// MPT_GEMM_TWO_CHAINS, bit for bit: the least normal numbers among the operands; other channels and groups are
+/// refused.
+void testTwoChains(const Shape &s) {
+  mpt_conv_desc d = describe(s, MPT_CONV_FORWARD, MPT_BFLOAT16, true);
+  int64_t xs = d.n * d.ic, ys = d.n * d.oc, ws = d.oc * (d.ic / d.groups);
+  for (int i = 0; i < 3; ++i)
+    xs *= d.in[i], ys *= d.out[i], ws *= d.kernel[i];
+  Tensors t{Values::random(d.x_type, xs), Values::random(d.w_type, ws), Values(d.y_type, ys), Values(d.x_type, 1)};
+  for (int64_t i = 0; i < d.ic; ++i)
+    t.x.set(i, std::copysign(0x1p-126, t.x[i]));
+  for (int threads : {1, 3}) {
+    Call call(threads);
+    ScratchStack scratch;
+    call.context.scratch = &scratch;
+    auto run = [&](int64_t flags, bool own = false) {
+      d.flags = flags;
+      if (own) // not in matrix tiles
+        return convOwn(&call.exec, d, nullptr, t.x.data(), t.w.data(), t.y.data());
+      return mpt_rt_conv(&call.exec, 0, &d, nullptr, t.x.data(), t.w.data(), t.y.data(), nullptr);
+    };
+    const int32_t status = run(MPT_GEMM_ORDERED | MPT_GEMM_TWO_CHAINS);
+    if (d.groups != 1 || d.ic % 32) {
+      EXPECT(status == MPT_INVALID_ARGUMENT && strstr(mpt_last_error(), "two chains"));
+      continue;
+    }
+    EXPECT(status == 0);
+    if (gemmKernels().run != gemmPortable.run) {
+      if (!EXPECT(isInTwoChains(d, t)) ||
+          !EXPECT(run(MPT_GEMM_ORDERED | MPT_GEMM_TWO_CHAINS, true) == 0 && isInTwoChains(d, t)))
+        fprintf(stderr, "  two chains: %s on %d threads\n", s.what, threads);
+    }
+    EXPECT(run(MPT_GEMM_ORDERED) == 0 && !isInTwoChains(d, t)); // the check can fail
+  }
+}
+
 /// With MPT_GEMM_ORDERED the first image of a batch has the bits that it has alone, on any number of threads.
 void testOrdered(const Shape &s, int64_t kind, int64_t type) {
   mpt_conv_desc d = describe(s, kind, type);
@@ -219,6 +280,8 @@ int main() {
     for (int64_t type : {MPT_FLOAT32, MPT_FLOAT16, MPT_BFLOAT16})
       for (int64_t kind : {MPT_CONV_FORWARD, MPT_CONV_BACKWARD_DATA})
         testOrdered(s, kind, type);
+  for (const Shape &s : shapes)
+    testTwoChains(s);
   for (bool own : {false, true})
     for (const Shape &s : shapes)
       for (int64_t type : types)

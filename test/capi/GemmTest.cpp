@@ -7,6 +7,7 @@
 #include "core/Error.h"
 #include "core/Float.h"
 #include "cpu/Amx.h"
+#include "mpt/Support/TwoChains.h"
 
 #include <algorithm>
 #include <cmath>
@@ -201,6 +202,8 @@ void testCodes(const GemmKernels &kernel) {
 /// Whether operands are packed to BF16, which has no other values than its own and those of 8 bits.
 bool isOfPairs(const GemmKernels *kernels) { return kernels->windows == nullptr; }
 
+bool hasTwoChains(const GemmKernels &kernels) { return std::string(kernels.name) != "avx512-bf16"; }
+
 [[maybe_unused]] void skip(const char *kernel) { printf("gemm: %s is not tested: this processor lacks it\n", kernel); }
 
 std::vector<const GemmKernels *> findKernels() {
@@ -322,6 +325,8 @@ void testChoice() {
         EXPECT(&gemmKernels(g, &image) == &wide);
         g.flags |= MPT_GEMM_ORDERED;
         EXPECT(&gemmKernels(g, nullptr) == &wide);
+        g.flags |= MPT_GEMM_TWO_CHAINS; // which tiles have, and no other pairs
+        EXPECT(&gemmKernels(g, nullptr) == (pairs && hasTwoChains(*best) ? best : &wide));
         g.flags = flags;
         g.m = g.n = g.k = 8; // padding would be most of it
         EXPECT(&gemmKernels(g, nullptr) == &wide);
@@ -418,6 +423,132 @@ void testOrdered() {
       }
 }
 
+/// Sizes of BF16 operands.
+enum class Sizes {
+  Like,    ///< each other
+  Special, ///< a few infinities and NaN among those
+  Small,   ///< products about the least normal number
+  All      ///< subnormal numbers, and products that overflow
+};
+
+Operands allocateOf(const mpt_gemm_desc &g, Sizes sizes) {
+  Operands o = allocate(g);
+  for (Values *x : {&o.a, &o.b})
+    for (int64_t i = 0; i < x->count(); ++i) {
+      const int random = rand();
+      int exponent = sizes == Sizes::Small ? 127 - 63 - 6 + random % 13 : 127 - 4 + random % 9;
+      if (sizes == Sizes::All)
+        exponent = random % 255;
+      if (sizes == Sizes::Special && random % 1021 == 0)
+        exponent = 255;
+      reinterpret_cast<uint16_t *>(x->data())[i] = static_cast<uint16_t>((random >> 9 & 0x807f) | exponent << 7);
+    }
+  return o;
+}
+
+/// The sums of a GEMM of BF16 operands, row by row; with `flushes` as matrix tiles define them, else with subnormal
+/// numbers.
+std::vector<float> sumsInTwoChains(const mpt_gemm_desc &g, const Operands &o, bool flushes) {
+  auto at = [&](const Values &x, int64_t place) {
+    float value = fromBF16(x.as<uint16_t>(place));
+    return flushes ? mpt::TwoChains::flushed(value) : value;
+  };
+  std::vector<float> sums(static_cast<size_t>(g.m * g.n));
+  for (int64_t s = 0; s < g.m * g.n; ++s)
+    for (int64_t p = 0; p < g.k; p += mpt::TwoChains::terms) {
+      auto a = [&](int64_t q) { return at(o.a, s / g.n * g.a_row + (p + q) * g.a_col); };
+      auto b = [&](int64_t q) { return at(o.b, (p + q) * g.b_row + s % g.n * g.b_col); };
+      const int64_t count = std::min(g.k - p, mpt::TwoChains::terms);
+      float chains[2] = {0, 0}, &sum = sums[static_cast<size_t>(s)];
+      for (int64_t q = 0; q < count && !flushes; ++q)
+        chains[q % 2] = std::fma(a(q), b(q), chains[q % 2]);
+      sum = flushes ? mpt::TwoChains::add(sum, a, b, count) : sum + (chains[0] + chains[1]);
+    }
+  return sums;
+}
+
+int64_t differing(const mpt_gemm_desc &g, const Operands &o, const std::vector<float> &right) {
+  int64_t count = 0;
+  for (int64_t s = 0; s < g.m * g.n; ++s) {
+    float d = o.d.as<float>(s / g.n * g.d_row + s % g.n), x = right[static_cast<size_t>(s)];
+    count += x != x ? d == d : bitsOf(d) != bitsOf(x);
+  }
+  return count;
+}
+
+/// MPT_GEMM_TWO_CHAINS, bit for bit, by each kernel that has it and by the dispatcher.
+void testTwoChains(const int64_t (&size)[3], int layout, Sizes sizes) {
+  mpt_gemm_desc g = describe(size[0], size[1], size[2], MPT_BFLOAT16, MPT_FLOAT32, layout & 1, layout & 2);
+  const Operands o = allocateOf(g, sizes);
+  const std::vector<float> right = sumsInTwoChains(g, o, true);
+  auto expectSame = [&](const Operands &given, const char *by) {
+    if (!EXPECT(differing(g, given, right) == 0))
+      fprintf(stderr, "  two chains by %s: %ldx%ldx%ld layout %d sizes %d: %ld\n", by, (long)g.m, (long)g.n, (long)g.k,
+              layout, static_cast<int>(sizes), (long)differing(g, given, right));
+  };
+  // Without fused multiply-adds, products are rounded where they are subnormal or overflow.
+  const bool extreme = sizes == Sizes::Small || sizes == Sizes::All;
+  g.flags = MPT_GEMM_ORDERED | MPT_GEMM_TWO_CHAINS;
+  for (const GemmKernels *kernel : kernelsHere())
+    if (hasTwoChains(*kernel) && !(extreme && std::string(kernel->name) == "portable")) {
+      Operands own = o;
+      runKernel(*kernel, g, own);
+      expectSame(own, kernel->name);
+    }
+  for (int threads : {1, 3}) {
+    Operands own = o;
+    EXPECT(run(g, own, threads));
+    if (!extreme || &gemmKernels() != &gemmPortable)
+      expectSame(own, "all");
+  }
+  // The check can fail: one chain, and subnormal numbers that stay.
+  g.flags = MPT_GEMM_ORDERED;
+  Operands one = o;
+  EXPECT(run(g, one, 1));
+  EXPECT(sizes != Sizes::Like || g.k < 9 || differing(g, one, right) > 0);
+  if (sizes == Sizes::Small && g.k > 2 && g.m * g.n > 20) {
+    const std::vector<float> kept = sumsInTwoChains(g, o, false);
+    EXPECT(memcmp(kept.data(), right.data(), right.size() * sizeof(float)) != 0);
+  }
+}
+
+/// 2^-126 less a quarter and three quarters of its last bit's half, in one chain: rounded up among subnormal numbers.
+/// Whether that is 0 depends on all bits of the sum.
+void testEdgeOfFlush() {
+  mpt_gemm_desc g = describe(1, 2, 3, MPT_BFLOAT16, MPT_FLOAT32, false, false);
+  g.flags = MPT_GEMM_ORDERED | MPT_GEMM_TWO_CHAINS;
+  Operands o = allocate(g);
+  for (int64_t p : {0, 1, 2})
+    o.a.set(p, p == 1 ? 0 : 0x1p-63);
+  for (int64_t j : {0, 1}) {
+    o.b.set(j, 0x1p-63);
+    o.b.set(g.b_row + j, 0);
+    o.b.set(2 * g.b_row + j, j ? -0.5 * 0x1p-88 : -1.5 * 0x1p-88);
+  }
+  EXPECT(sumsInTwoChains(g, o, true) == (std::vector<float>{0, 0x1p-126F}));
+  for (const GemmKernels *kernel : kernelsHere())
+    if (hasTwoChains(*kernel) && std::string(kernel->name) != "portable") {
+      runKernel(*kernel, g, o);
+#if defined(__aarch64__) // decides before it rounds
+      const std::vector<float> right{0, 0};
+#else
+      const std::vector<float> right{0, 0x1p-126F};
+#endif
+      if (!EXPECT(differing(g, o, right) == 0))
+        fprintf(stderr, "  %s: %a, %a\n", kernel->name, o.d[0], o.d[1]);
+    }
+}
+
+void testTwoChains() {
+  const int64_t sizes[][3] = {{1, 3, 700},   {7, 40, 1},   {3, 17, 31},    {13, 40, 321}, {40, 33, 32},
+                              {160, 17, 33}, {6, 64, 640}, {5, 1060, 801}, {200, 1, 900}, {37, 40, 3300}};
+  for (auto &size : sizes)
+    for (int layout = 0; layout < 4; ++layout)
+      for (Sizes of : {Sizes::Like, Sizes::Special, Sizes::Small, Sizes::All})
+        testTwoChains(size, layout, of);
+  testEdgeOfFlush();
+}
+
 void testErrors() {
   mpt_gemm_desc g = describe(4, 4, 4, MPT_FLOAT32, MPT_FLOAT32, false, false);
   Operands o = allocate(g);
@@ -427,6 +558,10 @@ void testErrors() {
   g = describe(4, 4, 4, MPT_INT32, MPT_FLOAT32, false, false);
   EXPECT(!run(g, o, 1));
   EXPECT(std::string(mpt_last_error()).find("int32") != std::string::npos);
+  g = describe(4, 4, 4, MPT_FLOAT16, MPT_FLOAT32, false, false);
+  g.flags = MPT_GEMM_ORDERED | MPT_GEMM_TWO_CHAINS;
+  EXPECT(!run(g, o, 1));
+  EXPECT(std::string(mpt_last_error()).find("two chains, got float16") != std::string::npos);
 }
 
 } // namespace
@@ -481,6 +616,7 @@ int main() {
   testCase(g);
   testScale();
   testOrdered();
+  testTwoChains();
   testErrors();
   return mpt::test::finish("gemm");
 }

@@ -36,12 +36,13 @@ rt = Transpose <perm = [1, 0]> (r)
 c = MatMul(wz, rt)
 z = Transpose <perm = [1, 0]> (c)
 }"""
-# Each kind of convolution: strided, by channels, by groups, 1 x 1, transposed; and a linear Resize.
+# Each kind of convolution: strided, of channels that fill blocks of sums, by channels, by groups, 1 x 1, transposed; and a linear Resize.
 IMAGE = """<ir_version: 9, opset_import: ["" : 20]>
 m (float[N, 3, 9, 9] x) => (float[N, 5] y, float[N, 4, 22, 33] z) {
 a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]> (x, wa, ba)
 b = Relu(a)
-c = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], group = 16> (b, wc)
+v = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (b, wv)
+c = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], group = 32> (v, wc)
 d = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1], group = 4> (c, wd)
 e = Conv <kernel_shape = [1, 1]> (d, we)
 f = Sigmoid(e)
@@ -52,8 +53,8 @@ h = Flatten(g)
 y = Gemm(h, wy, by)
 }"""
 SHAPES = {"text": {"scale": [24], "shift": [24], "wq": [24, 24], "wk": [24, 24], "wh": [24, 700], "wy": [700, 40], "wz": [3, 700]},
-          "image": {"wa": [16, 3, 3, 3], "ba": [16], "wc": [16, 1, 3, 3], "wd": [16, 4, 3, 3], "we": [24, 16, 1, 1], "wz": [24, 4, 3, 3],
-                    "wy": [24, 5], "by": [5]}}
+          "image": {"wa": [32, 3, 3, 3], "ba": [32], "wv": [32, 32, 3, 3], "wc": [32, 1, 3, 3], "wd": [16, 8, 3, 3], "we": [24, 16, 1, 1],
+                    "wz": [24, 4, 3, 3], "wy": [24, 5], "by": [5]}}
 
 
 def model_of(folder, name: str, batches: list):
@@ -82,6 +83,32 @@ def test_no_bit_depends_on_the_batch(tmp_path, name, policy):
     found = measure(tmp_path, name, policy, ["batch-invariant"])
     assert found.pop("values") > 100
     assert not any(found.values()), found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_products_of_any_shape(tmp_path, seed):
+    """BF16 products of random extents, transposed, batched and with a bias, have the interpreter's bits: sums of one block of terms, of
+    many, and their tails."""
+    rng = np.random.default_rng(seed)
+    m, k, n, o, p = rng.permutation([1, 2, 3, 7, 31, 32, 33, 64, 97, 200, 801, 1700])[:5]
+    model = parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 20]>
+        m (float[N, {m}, {k}] x) => (float[N, {m}, {o}] y, float[N, {p}] z, float[N, {m}, {m}] s) {{
+        h = MatMul(x, wh)
+        y = MatMul(h, wy)
+        r = Reshape(h, rows)
+        z = Gemm <transB = 1> (r, wz, bz)
+        t = Transpose <perm = [0, 2, 1]> (x)
+        s = MatMul(x, t) }}""")
+    for name, shape in {"wh": [k, n], "wy": [n, o], "wz": [p, m * n], "bz": [p]}.items():
+        model.graph.initializer.append(numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name))
+    model.graph.initializer.append(numpy_helper.from_array(np.array([-1, m * n]), "rows"))
+    for node in model.graph.node:
+        node.name = node.output[0]
+    save(model, tmp_path / "m.onnx")
+    np.savez(tmp_path / "m.npz", x=rng.standard_normal((3, m, k)).astype(np.float32))
+    args = types.SimpleNamespace(threads=[1, 2], processes=[], interpreter=True, flags=["batch-invariant"])
+    found = batch_invariance.measure(batch_invariance.Model(f"{tmp_path}/m.onnx:{tmp_path}/m.npz", [3, 1]), "amp-bf16", args)
+    assert found.pop("values") >= 3 and not any(found.values()), found
 
 
 def test_bits_depend_on_the_batch_without_the_flag(tmp_path):

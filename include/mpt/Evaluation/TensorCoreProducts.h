@@ -3,10 +3,8 @@
 #ifndef MPT_EVALUATION_TENSORCOREPRODUCTS_H
 #define MPT_EVALUATION_TENSORCOREPRODUCTS_H
 
+#include "mpt/Evaluation/GroupedRows.h"
 #include "mpt/Support/TensorCores.h"
-
-#include "mlir/IR/Operation.h"
-#include <vector>
 
 namespace mpt {
 
@@ -23,28 +21,19 @@ std::optional<OperandFormat> operandFormatOf(mlir::Type type);
 /// accumulators wider than FP32. Operands of 8 bits that no library call takes are multiplied in FP16.
 std::optional<ContractionSums> sumsOnTensorCore(mlir::Operation *op, const TensorCore &core);
 
-/// Rows of sums of one length, side by side, to which rows of products are added one after the other.
-class TensorCoreRows {
+/// A group is the products of an instruction.
+class TensorCoreRows final : public GroupedRows {
 public:
-  /// `results` are zero at the start, and the sums after finish().
   TensorCoreRows(const ContractionSums &how, llvm::MutableArrayRef<double> results, int64_t length);
-  /// sums[i] += factor others[i] for one row of the results. `others` must live until finish().
-  void add(double *sums, double factor, const double *others);
-  void finish();
+  void finish() override;
 
 private:
-  struct Row {
-    std::vector<std::pair<double, const double *>> pending; ///< the products of an instruction
-    int64_t taken = 0;                                      ///< products since the last promotion
-  };
-  void addPending(size_t row);
+  void addGroup(size_t row, llvm::ArrayRef<Product> products) override;
   void promote(size_t row);
 
   const ContractionSums how;
-  llvm::MutableArrayRef<double> results;
-  const int64_t length;
-  std::vector<Row> rows;
-  std::vector<double> parts; ///< running sums that are promoted to `results`; empty where none are
+  std::vector<double> parts;  ///< running sums that are promoted to `results`; empty where none are
+  std::vector<int64_t> taken; ///< products since the last promotion, of each row
 };
 
 } // namespace mpt

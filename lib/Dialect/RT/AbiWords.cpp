@@ -47,12 +47,21 @@ int64_t flagOf(library::GemmSum sum) {
 }
 
 /// Gradients are of a batch as a whole: their sums need no order.
-int64_t orderOf(Operation *call) { return hasOrderedSums(call) && !statedPart(call) ? MPT_GEMM_ORDERED : 0; }
+int64_t flagsOf(Operation *call, SumOrder order) {
+  if (!hasOrderedSums(call) || statedPart(call))
+    return 0;
+  return MPT_GEMM_ORDERED | (order == SumOrder::TwoChains ? MPT_GEMM_TWO_CHAINS : 0);
+}
 
 /// The MPT_GEMM_* flags of the epilogue and operands of `gemm`.
 int64_t flagsOf(GemmOp gemm) {
   library::EpilogueAttr form = gemm.getForm();
-  int64_t flags = flagOf(form.getActivation()) | flagOf(form.getSum()) | orderOf(gemm);
+  auto multiplied = [&](Value operand) {
+    Type type = typeOf(operand).getElementType();
+    return type.isF32() ? gemm.getReadAs().value_or(type) : type;
+  };
+  int64_t flags = flagOf(form.getActivation()) | flagOf(form.getSum()) |
+                  flagsOf(gemm, sumOrderOf(multiplied(gemm.getA()), multiplied(gemm.getB())));
   flags |= gemm.getBias() ? MPT_GEMM_BIAS : 0;
   flags |= gemm.getScale() ? MPT_GEMM_SCALE : 0;
   flags |= form.getRound() ? MPT_GEMM_ROUND : 0;
@@ -167,7 +176,9 @@ mpt_conv_desc mpt::rt::describe(ConvOp conv, bool native) {
   desc.x_type = runtimeType(x.getElementType());
   desc.w_type = runtimeType(w.getElementType());
   desc.y_type = runtimeType(y.getElementType());
-  desc.flags = orderOf(conv);
+  const bool forward = conv.getKind() == ConvKind::forward;
+  desc.flags = flagsOf(conv, forward ? sumOrderOf(x.getElementType(), w.getElementType(), desc.groups, w.getDimSize(1))
+                                     : SumOrder::OneChain);
   bool all = desc.x_type == MPT_BFLOAT16 && desc.w_type == MPT_BFLOAT16 && desc.y_type == MPT_BFLOAT16;
   desc.workspace_bytes = mpt_conv_workspace(&desc, native && all);
   return desc;

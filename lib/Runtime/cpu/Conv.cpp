@@ -18,6 +18,12 @@ static mpt_status check(const mpt_conv_desc &d) {
   if (d.groups < 1 || d.ic % d.groups || d.oc % d.groups || d.kind < 0 || d.kind > 2)
     return fail(MPT_INVALID_ARGUMENT, "convolution: expected %lld groups to divide %lld and %lld channels",
                 static_cast<long long>(d.groups), static_cast<long long>(d.ic), static_cast<long long>(d.oc));
+  if (d.flags & MPT_GEMM_TWO_CHAINS && (!(d.flags & MPT_GEMM_ORDERED) || d.kind != MPT_CONV_FORWARD || d.groups != 1 ||
+                                        d.ic % 32 || d.x_type != MPT_BFLOAT16 || d.w_type != MPT_BFLOAT16))
+    return fail(MPT_INVALID_ARGUMENT,
+                "convolution: expected ordered sums in two chains of bfloat16 operands with a multiple of 32 channels, "
+                "got %s x %s with %lld channels in %lld groups",
+                nameOf(d.x_type), nameOf(d.w_type), static_cast<long long>(d.ic), static_cast<long long>(d.groups));
   return MPT_OK;
 }
 

@@ -152,7 +152,8 @@ struct WindowSums {
   const int64_t channels = sources / d.groups, columns = results / d.groups, panels = (columns + nr - 1) / nr,
                 panel = taps * channels * nr;
   // Few results would leave lanes of their vectors idle that neighbouring windows of a line fill.
-  const bool byLines = forward && taps > 1 && shareOfLanes(d.out[2]) > shareOfLanes(columns) && columns <= lineColumns;
+  const bool byLines = forward && taps > 1 && !(d.flags & MPT_GEMM_TWO_CHAINS) &&
+                       shareOfLanes(d.out[2]) > shareOfLanes(columns) && columns <= lineColumns;
   const int64_t span = byLines ? 8 : 8 * gemmKernels().mr; // windows, or lines of them, of a task
   // Few channels: neighbours along a line make one run, for which filters go by kernel position, then channel.
   const bool joins = forward && !byLines && d.groups == 1 && d.dilation[2] == 1 && channels < 32;
@@ -251,7 +252,8 @@ void WindowSums::addPart(const Axis (&axes)[3], char *result) {
   Windows r{};
   r.image = image, r.channels = channels, r.channelPitch = joins ? nr : taps * nr;
   r.planePitch = plane * d.stride[2];
-  r.type = resultType, r.flags = d.flags & ~MPT_GEMM_ORDERED;
+  r.type = resultType, r.flags = d.flags & ~orderFlags;
+  r.twoChains = d.flags & MPT_GEMM_TWO_CHAINS;
   const int64_t pitch[3] = {line * padded[1], line, sources}, filter = joins ? channels * nr : nr;
   int64_t to = results, first = 0;
   for (int i = 3; i-- > 0; to *= resultExtent[i]) {

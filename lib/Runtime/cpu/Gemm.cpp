@@ -15,6 +15,11 @@ using namespace mpt::rt;
 
 namespace mpt::rt {
 
+/// Whether BF16 has what an operand in memory of type `type` is multiplied as.
+static bool hasBf16(const mpt_gemm_desc &g, int64_t type) {
+  return sizeOf(type) == 1 || type == MPT_BFLOAT16 || (type == MPT_FLOAT32 && g.flags & MPT_GEMM_READ_BF16);
+}
+
 /// Fewer products of a matrix take longer as pairs, whose operands are padded.
 [[maybe_unused]] static constexpr int64_t fewestProducts = 8192;
 
@@ -34,16 +39,22 @@ const GemmKernels &gemmKernels() {
   return best;
 }
 
+bool hasTiles() {
+#if defined(__x86_64__)
+  return &gemmKernels() == &gemmAvx512 && hasAmx();
+#else
+  return false;
+#endif
+}
+
 const GemmKernels &gemmKernels([[maybe_unused]] const mpt_gemm_desc &desc, [[maybe_unused]] const Gather *gather) {
 #if defined(__x86_64__)
-  auto isBf16 = [&](int64_t type) {
-    return sizeOf(type) == 1 || type == MPT_BFLOAT16 || (type == MPT_FLOAT32 && desc.flags & MPT_GEMM_READ_BF16);
-  };
-  bool narrow = isBf16(desc.a_type) && isBf16(desc.b_type) && !gather && !(desc.flags & MPT_GEMM_ORDERED);
-  if (narrow && desc.m * desc.n * desc.k >= fewestProducts && &gemmKernels() == &gemmAvx512) {
-    if (hasAmx())
+  const int64_t order = desc.flags & orderFlags;
+  bool narrow = hasBf16(desc, desc.a_type) && hasBf16(desc, desc.b_type) && !gather && order != MPT_GEMM_ORDERED;
+  if ((narrow && desc.m * desc.n * desc.k >= fewestProducts) || (gather && gather->isA)) {
+    if (hasTiles())
       return gemmAmx;
-    if (__builtin_cpu_supports("avx512bf16"))
+    if (&gemmKernels() == &gemmAvx512 && __builtin_cpu_supports("avx512bf16") && !order)
       return gemmAvx512Bf16;
   }
 #endif
@@ -167,6 +178,9 @@ mpt_status check(const mpt_gemm_desc &g) {
   if (g.flags & MPT_GEMM_SCALE && ((g.flags & ~inputFlags) != MPT_GEMM_SCALE || g.bias_type != MPT_FLOAT32))
     return fail(MPT_UNSUPPORTED, "gemm: expected a float32 scale and no other flag, got a %s one and flags %lld",
                 nameOf(g.bias_type), static_cast<long long>(g.flags));
+  if (g.flags & MPT_GEMM_TWO_CHAINS && !(g.flags & MPT_GEMM_ORDERED && hasBf16(g, g.a_type) && hasBf16(g, g.b_type)))
+    return fail(MPT_INVALID_ARGUMENT, "gemm: expected ordered sums of bfloat16 operands in two chains, got %s x %s",
+                nameOf(g.a_type), nameOf(g.b_type));
   if (g.m < 0 || g.n < 0 || g.k < 0 || g.batch0 < 0 || g.batch1 < 0)
     return fail(MPT_INVALID_ARGUMENT, "gemm: negative extent");
   return MPT_OK;

@@ -7,11 +7,13 @@
 
 namespace mpt::rt {
 
-/// An operand that is gathered from an image: row p is output position p of a convolution. As B, column j is input
-/// channel j % channels at kernel position j / channels, and channels are a multiple of the kernels' tile width.
+/// An operand that is gathered from an image: row p is output position p of a convolution, column j is input channel
+/// j % channels at kernel position j / channels. Channels are a multiple of the kernels' tile width; of A, which tiles
+/// alone take, of 32.
 struct Gather {
   int64_t channels;
   const mpt_conv_desc *conv;
+  bool isA = false; // else B
 };
 
 /// A kernel position of windows: how far it lies behind the first window's begin, and where its filters begin.
@@ -19,10 +21,10 @@ struct WindowTap {
   int64_t image, filter;
 };
 
-/// Sums over windows of an image: kernel positions ascending, then channels, one fused multiply-add each. Windows have
-/// a place in four dimensions, the first of which counts images. The lanes of a vector are columns of the result, and
-/// the image has its channels last; or they are windows of a line (`lines`), and each line has a plane for each
-/// channel.
+/// Sums over windows of an image: kernel positions ascending, then channels, one fused multiply-add each or in two
+/// chains. Windows have a place in four dimensions, the first of which counts images. The lanes of a vector are columns
+/// of the result, and the image has its channels last; or they are windows of a line (`lines`), and each line has a
+/// plane for each channel.
 struct Windows {
   const float *image; // where the first window begins
   int64_t extent[4], pitch[4], channels;
@@ -30,13 +32,15 @@ struct Windows {
   int64_t count;
   const float *filters;                      // of `columns` columns, at most nr: nr floats a product
   int64_t channelPitch, planePitch, columns; // from one channel to the next in filters, and in planes
+  bool twoChains;                            // not of lines
   const float *bias;                         // or null
   void *to;
   int64_t type, step[4], flags; // of results: elements between neighbouring windows' results
 };
 
 /// Flags that say how operands are read, and with them all flags that are not of the epilogue.
-constexpr int64_t readFlags = MPT_GEMM_READ_F16 | MPT_GEMM_READ_BF16, inputFlags = readFlags | MPT_GEMM_ORDERED;
+constexpr int64_t readFlags = MPT_GEMM_READ_F16 | MPT_GEMM_READ_BF16,
+                  orderFlags = MPT_GEMM_ORDERED | MPT_GEMM_TWO_CHAINS, inputFlags = readFlags | orderFlags;
 
 /// The rectangle [m0, m1) x [n0, n1) of one GEMM; pointers are the batch element's.
 struct GemmTask {
@@ -71,11 +75,14 @@ struct GemmKernels {
 /// FP32 accumulation over f32, f16, bf16 and 8-bit inputs. Null where the build lacks the instruction set.
 extern const GemmKernels gemmPortable, gemmAvx2, gemmAvx512, gemmNeon;
 
-/// FP32 accumulation over inputs that BF16 has, on processors that multiply BF16. Not for a Gather.
+/// FP32 accumulation over inputs that BF16 has, on processors that multiply BF16. Not for a gathered B.
 extern const GemmKernels gemmAvx512Bf16, gemmAmx;
 
 /// The best that this processor runs for operands of all types.
 const GemmKernels &gemmKernels();
+
+/// Whether gemmAmx runs on this processor.
+bool hasTiles();
 
 /// The best for this GEMM.
 const GemmKernels &gemmKernels(const mpt_gemm_desc &desc, const Gather *gather);

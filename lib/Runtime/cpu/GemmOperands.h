@@ -28,10 +28,12 @@ struct Operand {
   void (*packPanelsA)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
   void (*packRowsB)(const void *, int64_t, int64_t, int64_t, float *);
   void (*packColumnsB)(const void *, int64_t, int64_t, int64_t, float *);
-  void (*packGather)(const Gather &, const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*packGatherA)(const Gather &, const void *, int64_t, int64_t, int64_t, int64_t, float *);
+  void (*packGatherB)(const Gather &, const void *, int64_t, int64_t, int64_t, int64_t, float *);
   TileFn (*unpackedTile)(bool rowsA, int64_t rows); // reads B in place; null: pack it always
+  TileFn (*unpackedInTwoChains)(bool rowsA, int64_t rows);
   FinishFn finish;
-  LastFn lastTile[2]; // of this output type, by rowsA
+  LastFn lastTile[2][2]; // of this output type, by twoChains and rowsA
   // For results of few columns.
   void (*thinColumns)(const void *, int64_t, int64_t, int64_t, int64_t, float *);
   void (*thinGemm)(const void *, int64_t, int64_t, const float *, int64_t, int64_t, int64_t, float *);
@@ -49,13 +51,20 @@ template <typename T> constexpr Operand operandOf() {
     result.packColumnsB = packColumnsB<T>;
   }
   if constexpr (perLane == 1) { // packed and unpacked operands have the same lanes
-    result.packGather = packGatherB<T>;
+    result.packGatherB = packGatherB<T>;
     result.unpackedTile = sizeof(T) > 1 ? anyTile<T> : nullptr;
+    // The types of sums in two chains.
+    if constexpr (std::is_same_v<T, BF16> || std::is_same_v<T, Rounded<BF16>>)
+      result.unpackedInTwoChains = anyTile<T, true>;
   }
+  if constexpr (perLane > 1 && std::is_same_v<T, BF16>)
+    result.packGatherA = packGatherA<T>;
   if constexpr (isResult<T>) {
     result.finish = finishTile<T>;
-    result.lastTile[false] = lastTile<false, T>;
-    result.lastTile[true] = lastTile<true, T>;
+    result.lastTile[false][false] = lastTile<false, false, T>;
+    result.lastTile[false][true] = lastTile<true, false, T>;
+    result.lastTile[true][false] = lastTile<false, true, T>;
+    result.lastTile[true][true] = lastTile<true, true, T>;
     result.narrow = narrowTo<T>;
   }
   result.thinColumns = thinColumns<T>;

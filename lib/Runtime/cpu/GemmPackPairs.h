@@ -143,6 +143,13 @@ template <typename T> void packRowsA(const void *from, int64_t row, int64_t m, i
       _mm512_storeu_si512(out + placeOf(i, p, lanes), _mm512_setzero_si512());
 }
 
+/// A multiple of 32 columns.
+template <typename T> void packRun(const T *from, int64_t n, int64_t i, int64_t p, int64_t lanes, float *out) {
+  for (int64_t q = 0; q < n; q += 2 * W)
+    _mm512_storeu_si512(out + placeOf(i, (p + q) / 2, lanes),
+                        from ? Reader<T>::pairs(from + q) : _mm512_setzero_si512());
+}
+
 /// Columns of A contiguous: the same rows, transposed in blocks. Rows behind the m-th may hold any of the matrix.
 template <typename T> void packPanelsA(const void *from, int64_t col, int64_t m, int64_t avail, int64_t k, float *out) {
   auto *a = static_cast<const T *>(from);

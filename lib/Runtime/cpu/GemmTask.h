@@ -7,8 +7,11 @@
 //
 // A sum over k is always taken in the same order, whatever the rectangle or thread: blocks of equal depth, one fused
 // multiply-add after the other inside a block. With MPT_GEMM_ORDERED a block goes on from the sums of the one before,
-// and there are no thin GEMMs.
+// and there are no thin GEMMs. With MPT_GEMM_TWO_CHAINS as well, 32 products are two chains of fused multiply-adds from
+// 0, of the even terms and the odd ones; their sum is added to the sum so far. Zeros extend k to a multiple of 32, and
+// subnormal numbers are zeros. TDPBF16PS is defined so (Intel, Software Developer's Manual, volume 2).
 
+#include "cpu/FlushSubnormals.h"
 #include "cpu/GemmGather.h"
 
 #include "cpu/GemmFinish.h"
@@ -28,7 +31,7 @@ struct Block {
   const char *b; // packed panels, or B itself
   int64_t ldb, panelBytes;
   TileFn (*tiles)(bool rowsA, int64_t rows);
-  bool first, last;
+  bool first, last, twoChains;
   Onto earlier;   // how sums of earlier blocks enter
   float *partial; // sums of earlier blocks of k (see sumAt); null when there is one block
 };
@@ -46,8 +49,9 @@ struct TileAt {
 struct BlockRun {
   BlockRun(const Block &block, const Operand &out, int64_t ldd, const Epilogue &e, bool direct)
       : block(block), out(out), ldd(ldd), e(e), direct(direct),
-        plain(block.tiles == anyTile<float> && block.ldb == NR && block.last && !e.flags),
-        edge{block.first ? e.flags : MPT_GEMM_ACCUMULATE, 1, nullptr} {}
+        plain(block.tiles == (block.twoChains ? anyTile<float, true> : anyTile<float>) && block.ldb == NR &&
+              block.last && !e.flags && !(block.twoChains && e.alpha != 1)), // whose results may be subnormal
+        edge{block.first ? e.flags : MPT_GEMM_ACCUMULATE, 1, nullptr}, flush(block.twoChains) {}
 
   /// Results that collect in d itself.
   inline void runDirect(const TileAt &at, TileFn kernel) {
@@ -69,14 +73,20 @@ struct BlockRun {
     float *earlier = block.partial ? block.partial + sumAt(at.row, at.column) : nullptr;
     if (plain && at.isWhole()) {
       const float *c = block.first ? nullptr : earlier;
-      return out.lastTile[block.rowsA](block.depth, at.a, reinterpret_cast<const float *>(at.b), c, at.to, ldd, e.alpha,
-                                       c ? block.earlier : Onto::nothing);
+      return out.lastTile[block.twoChains][block.rowsA](block.depth, at.a, reinterpret_cast<const float *>(at.b), c,
+                                                        at.to, ldd, e.alpha, c ? block.earlier : Onto::nothing);
     }
     float *c = earlier ? earlier : local;
     int64_t ldc = earlier ? sumPitch : NR;
     kernel(block.depth, at.a, at.b, block.ldb, c, ldc, block.first ? Onto::nothing : block.earlier);
-    if (block.last)
-      out.finish(c, ldc, at.to, ldd, at.rows, at.cols, e, at.column);
+    if (!block.last)
+      return;
+    const bool computes = e.flags || e.alpha != 1; // where subnormal numbers stay
+    if (computes)
+      flush.reset();
+    out.finish(c, ldc, at.to, ldd, at.rows, at.cols, e, at.column);
+    if (computes)
+      flush.set();
   }
 
   void run(char *d) {
@@ -104,6 +114,7 @@ struct BlockRun {
   const Epilogue &e;
   const bool direct, plain; // plain: all that is left of a whole tile is to scale and store it
   const Epilogue edge;
+  const FlushSubnormals flush;
   alignas(64) float local[MR * NR];
 };
 
@@ -112,19 +123,27 @@ struct BlockLoops {
   BlockLoops(const GemmTask &task, float *scratch)
       : task(task), g(*task.desc), opA(input(g, g.a_type)), opB(input(g, g.b_type)), opD(operand(g.d_type)),
         packedA(scratch), packedB(packedA + (floatsA + 15) / 16 * 16), partial(packedB + floatsB),
-        bias(partial + floatsC), ordered(g.flags & MPT_GEMM_ORDERED), flags(g.flags & ~inputFlags) {
+        bias(partial + floatsC), ordered(g.flags & MPT_GEMM_ORDERED),
+        twoChains(g.flags & MPT_GEMM_TWO_CHAINS && !sumsInTwoChains), gathersB(task.gather && !task.gather->isA),
+        flags(g.flags & ~inputFlags) {
     int64_t lanes = lanesOf(g.k);
     blocks = lanes > 0 ? (lanes + deepest - 1) / deepest : 1;
     lanes = lanesOf((lanes + blocks - 1) / blocks * perLane);
+    if (twoChains && blocks > 1) {
+      static_assert(sumsInTwoChains || perLane > 1 || deepest % chainTerms == 0);
+      lanes = (lanes + chainTerms - 1) / chainTerms * chainTerms;
+      blocks = (g.k + lanes - 1) / lanes;
+    }
     depth = lanes * perLane;
     divided = lanes > partDepth;
     rowStep = blockRows(lanes);
     colStep = blockCols(lanes);
     // FP32 results with nothing to do afterwards collect in d itself.
     direct = g.d_type == MPT_FLOAT32 && g.alpha == 1 && !(flags & ~MPT_GEMM_ACCUMULATE) &&
-             !(ordered && blocks > 1 && flags) && !divided;
+             !(ordered && (blocks > 1 || twoChains) && flags) && !divided;
     // Few rows do not repay packing B, where its rows are contiguous.
-    unpackedB = g.b_col == 1 && opB.unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
+    unpackedTile = twoChains ? opB.unpackedInTwoChains : opB.unpackedTile;
+    unpackedB = g.b_col == 1 && unpackedTile && !task.gather && task.m1 - task.m0 <= 2 * MR;
   }
 
   Epilogue epilogueOf(int64_t j0, int64_t cols) const {
@@ -138,8 +157,8 @@ struct BlockLoops {
 
   /// Packs a block of B but for its first `inPlace` columns.
   void packB(const char *from, int64_t k0, int64_t k, int64_t j0, int64_t cols, int64_t inPlace) const {
-    if (task.gather)
-      opB.packGather(*task.gather, task.b, k0, k, j0, cols, packedB);
+    if (gathersB)
+      opB.packGatherB(*task.gather, task.b, k0, k, j0, cols, packedB);
     else if (g.b_col == 1)
       opB.packRowsB(from + inPlace * opB.size, g.b_row, k, cols - inPlace, packedB);
     else
@@ -147,6 +166,8 @@ struct BlockLoops {
   }
 
   void packA(int64_t i0, int64_t rows, int64_t k0, int64_t k) const {
+    if (task.gather && !gathersB)
+      return opA.packGatherA(*task.gather, task.a, i0, rows, k0, k, packedA);
     const char *from = static_cast<const char *>(task.a) + (i0 * g.a_row + k0 * g.a_col) * opA.size;
     if (g.a_col == 1)
       opA.packRowsA(from, g.a_row, rows, rows, k, packedA);
@@ -165,7 +186,7 @@ struct BlockLoops {
     block.b = reinterpret_cast<const char *>(packedB);
     block.ldb = NR;
     block.panelBytes = block.depth * NR * static_cast<int64_t>(sizeof(float));
-    block.tiles = anyTile<float>;
+    block.tiles = twoChains ? anyTile<float, true> : anyTile<float>;
     if (block.partial)
       block.partial += inPlace;
     runParts(block, Epilogue{e.flags, e.alpha, e.bias ? e.bias + inPlace : nullptr}, to + inPlace * opD.size);
@@ -204,9 +225,10 @@ struct BlockLoops {
                         blockB,
                         g.b_row,
                         NR * opB.size,
-                        opB.unpackedTile,
+                        unpackedTile,
                         q == 0,
                         q + 1 == blocks,
+                        twoChains,
                         ordered ? Onto::before : betweenBlocks,
                         direct       ? nullptr
                         : blocks > 1 ? partial + sumAt(i0 - s0, 0)
@@ -233,8 +255,9 @@ struct BlockLoops {
   const mpt_gemm_desc &g;
   const Operand &opA, &opB, &opD;
   float *const packedA, *const packedB, *const partial, *const bias;
-  const bool ordered;
+  const bool ordered, twoChains, gathersB;
   const int64_t flags;
+  TileFn (*unpackedTile)(bool rowsA, int64_t rows);
   int64_t blocks, depth;    // of k
   int64_t rowStep, colStep; // rows and columns of a block
   bool divided, direct, unpackedB;

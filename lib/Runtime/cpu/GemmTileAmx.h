@@ -6,6 +6,7 @@ namespace {
 constexpr int64_t thinCols = 4;              // more columns are worth a tile
 constexpr Onto betweenBlocks = Onto::before; // loading sums costs less than adding them
 constexpr int64_t partDepth = 128;           // whose part of a panel of B stays in the first cache
+constexpr bool sumsInTwoChains = true;       // and in no other way
 /// Sums of earlier blocks lie tile by tile.
 constexpr int64_t sumPitch = NR;
 inline int64_t sumAt(int64_t row, int64_t column) { return row / MR * MR * colsMax + column / NR * (MR * NR); }
@@ -73,7 +74,7 @@ void tileEntry(int64_t depth, const float *a, const void *b, int64_t ldb, float 
       Vec::add(Vec::load(c + i * ldc + j), Vec::load(sums + i * NR + j)).store(c + i * ldc + j);
 }
 
-template <bool Rows, typename T>
+template <bool Rows, bool TwoChains, typename T>
 void lastTile(int64_t depth, const float *a, const float *b, const float *c, void *d, int64_t ldd, float alpha,
               Onto onto) {
   prefetchRows<MR>(static_cast<const char *>(d), ldd * static_cast<int64_t>(sizeof(T)), NR * sizeof(T));
@@ -86,6 +87,8 @@ void lastTile(int64_t depth, const float *a, const float *b, const float *c, voi
     storePair(Vec::mul(Vec::load(sums + i * NR), scale), Vec::mul(Vec::load(sums + i * NR + W), scale), out);
 }
 
-template <typename T> TileFn anyTile(bool rowsA, int64_t rows) { return rows > 16 ? tileEntry<2> : tileEntry<1>; }
+template <typename T, bool TwoChains = false> TileFn anyTile(bool rowsA, int64_t rows) {
+  return rows > 16 ? tileEntry<2> : tileEntry<1>;
+}
 
 } // namespace

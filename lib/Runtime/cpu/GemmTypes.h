@@ -3,6 +3,7 @@
 
 namespace {
 
+constexpr int64_t chainTerms = 32; // with MPT_GEMM_TWO_CHAINS, even and odd ones
 constexpr int W = Vec::width, NR = 2 * W, MR = tileRows;
 constexpr int64_t colsMax = 1024; // columns of a packed block of B
 // Rows whose partial sums are kept when k needs several blocks: B is packed anew for each lot of them.

@@ -3,32 +3,70 @@
 
 namespace {
 
-/// sums (R x NR) = the windows that begin at `at`, times H vectors of filters.
-template <int R, int H> void windowTile(const Windows &w, const float *const *at, float *sums) {
-  Vec acc[R][H];
+template <int R, int H> __attribute__((always_inline)) inline void clear(Vec (&acc)[R][H]) {
   for (int i = 0; i < R; ++i)
     for (int h = 0; h < H; ++h)
       acc[i][h] = Vec::zero();
+}
+
+/// acc += channel p of R windows times a row of H vectors of filters.
+template <int R, int H>
+__attribute__((always_inline)) inline void addChannel(const float *const *a, int64_t p, const float *b,
+                                                      Vec (&acc)[R][H]) {
+  Vec part[H];
+  for (int h = 0; h < H; ++h)
+    part[h] = Vec::load(b + h * W);
+#pragma clang loop unroll(full)
+  for (int i = 0; i < R; ++i) {
+    Vec x = Vec::broadcast(a[i] + p);
+    for (int h = 0; h < H; ++h)
+      acc[i][h] = Vec::fma(x, part[h], acc[i][h]);
+  }
+}
+
+/// sums (R x NR) = the windows that begin at `at`, times H vectors of filters.
+template <int R, int H> void windowTile(const Windows &w, const float *const *at, float *sums) {
+  Vec acc[R][H];
+  clear(acc);
   for (int64_t t = 0; t < w.count; ++t) {
     const float *b = w.filters + w.taps[t].filter, *a[R];
     for (int i = 0; i < R; ++i)
       a[i] = at[i] + w.taps[t].image;
 #pragma clang loop unroll_count(2)
-    for (int64_t p = 0; p < w.channels; ++p, b += w.channelPitch) {
-      Vec part[H];
-      for (int h = 0; h < H; ++h)
-        part[h] = Vec::load(b + h * W);
-#pragma clang loop unroll(full)
-      for (int i = 0; i < R; ++i) {
-        Vec x = Vec::broadcast(a[i] + p);
-        for (int h = 0; h < H; ++h)
-          acc[i][h] = Vec::fma(x, part[h], acc[i][h]);
-      }
-    }
+    for (int64_t p = 0; p < w.channels; ++p, b += w.channelPitch)
+      addChannel(a, p, b, acc);
   }
   for (int i = 0; i < R; ++i)
     for (int h = 0; h < H; ++h)
       acc[i][h].store(sums + i * NR + h * W);
+}
+
+/// The same as matrix tiles sum.
+template <int R, int H> void windowTileInTwoChains(const Windows &w, const float *const *at, float *sums) {
+  alignas(64) float even[R * NR];
+  memset(sums, 0, R * NR * sizeof(float));
+  for (int64_t t = 0; t < w.count; ++t) {
+    const float *b = w.filters + w.taps[t].filter, *a[R];
+    for (int i = 0; i < R; ++i)
+      a[i] = at[i] + w.taps[t].image;
+    for (int64_t p = 0; p < w.channels; p += chainTerms, b += chainTerms * w.channelPitch)
+      for (int64_t odd = 0; odd < 2; ++odd) {
+        Vec acc[R][H];
+        clear(acc);
+        const float *row = b + odd * w.channelPitch;
+        for (int64_t q = odd; q < chainTerms; q += 2, row += 2 * w.channelPitch)
+          addChannel(a, p + q, row, acc);
+        asm volatile("" ::: "memory"); // sums stay there, or the compiler keeps copies beside them
+        for (int i = 0; i < R; ++i)
+          for (int h = 0; h < H; ++h) {
+            const int64_t at = i * NR + h * W;
+            if (odd)
+              Vec::add(Vec::load(sums + at), Vec::add(Vec::load(even + at), acc[i][h])).store(sums + at);
+            else
+              acc[i][h].store(even + at);
+          }
+      }
+  }
 }
 
 /// Walks through places in four dimensions, from one on.
@@ -59,6 +97,7 @@ template <int R, int H> void windowTiles(const Windows &w, int64_t first, int64_
   const Operand &out = operand(w.type);
   const Epilogue e{w.flags, 1, w.bias};
   WindowWalk walk(w, first);
+  const FlushSubnormals flush(w.twoChains);
   alignas(64) float sums[R * NR];
   for (int64_t row = first; row < last; row += R) {
     const float *from[R];
@@ -69,12 +108,14 @@ template <int R, int H> void windowTiles(const Windows &w, int64_t first, int64_
         walk.next(from[i], result[i]);
       else
         from[i] = from[i - 1];
-    windowTile<R, H>(w, from, sums);
+    (w.twoChains ? windowTileInTwoChains<R, H> : windowTile<R, H>)(w, from, sums);
+    flush.reset();
     for (int64_t i = 0, n; i < rows; i += n) {
       for (n = 1; i + n < rows && result[i + n] == result[i] + n * w.step[3] * out.size;)
         ++n;
       out.finish(sums + i * NR, NR, result[i], w.step[3], n, w.columns, e, 0);
     }
+    flush.set();
   }
 }
 
