@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ops that updates of states wait for, and states that lend their memory until the function ends.
+// Matcher: ops that take no memory and no time.
 #include "mpt/Memory/Updates.h"
 
 #include "mpt/Dialect/MPT/TensorTypes.h"
@@ -113,6 +114,29 @@ llvm::SetVector<FusionOp> Updates::gatesOf(FusionOp update) {
   llvm::SetVector<FusionOp> gates;
   collectGates(update, gates);
   return gates;
+}
+
+SmallVector<Updates::Blocker> Updates::blockers(func::FuncOp function) const {
+  llvm::DenseSet<Operation *> light; // updates, and gates of one update behind the same op as another's
+  for (auto fusion : function.getOps<FusionOp>())
+    if (!statesOf(fusion).empty()) {
+      light.insert(fusion);
+      for (FusionOp gate : gatesOf(fusion))
+        light.insert(gate);
+    }
+  SmallVector<Blocker> found;
+  for (auto fusion : function.getOps<FusionOp>()) {
+    SmallVector<Attribute> states = statesOf(fusion);
+    Operation *latest = states.empty() ? nullptr : latestBefore(fusion, states);
+    if (!latest || !latest->isBeforeInBlock(fusion))
+      continue;
+    for (Operation *op = latest->getNextNode(); op != fusion; op = op->getNextNode())
+      if (!isViewOp(op) && !isa<ConstantOp, train::ReadOp, train::WriteOp>(op) && !light.contains(op)) {
+        found.push_back({fusion, latest, op});
+        break;
+      }
+  }
+  return found;
 }
 
 Operation *Updates::latestBefore(FusionOp update, ArrayRef<Attribute> states) const {

@@ -34,6 +34,15 @@ private:
       if (succeeded(hoist(fusion, updates)))
         numMoved += fusion->getPrevNode() != before;
     }
+    // A gate that has moved with a later update may have been the last op that an earlier one waits for.
+    constexpr int rounds = 16;
+    for (int i = 0; i < rounds; ++i) {
+      SmallVector<memory::Updates::Blocker> blockers = updates.blockers(function);
+      for (const memory::Updates::Blocker &blocker : blockers)
+        (void)hoist(blocker.update, updates);
+      if (blockers.empty())
+        break;
+    }
   }
 
   static LogicalResult hoist(FusionOp fusion, const memory::Updates &updates) {

@@ -37,6 +37,14 @@ public:
   /// The last op that `update` has to wait for: the makers of its operands and of its gates', and the readers of the
   /// states' old values. Null where it waits for nothing.
   mlir::Operation *latestBefore(FusionOp update, llvm::ArrayRef<mlir::Attribute> states) const;
+  /// An op that holds an update back.
+  struct Blocker {
+    FusionOp update;
+    mlir::Operation *latest = nullptr, *between = nullptr;
+  };
+  /// For each update that is not directly behind the last op it waits for, the first op between them that takes memory
+  /// or time of its own: no other update, nor a gate of one.
+  llvm::SmallVector<Blocker> blockers(mlir::func::FuncOp function) const;
 
 private:
   EmptiedStates emptied;
