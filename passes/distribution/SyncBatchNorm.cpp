@@ -142,7 +142,8 @@ private:
     const SmallVector<ScaleType::Power> own = ownScales(gradient.getDy());
     Value dy = scaled(b, b.widen(gradient.getDy()), own, -1);
     Value dbias = b.sum(dy, rows.axes), dscale = b.sum(b.mul(dy, xhat), rows.axes);
-    const double count = static_cast<double>(replicas) * (tensorType(xhat).getNumElements() / rows.shape[1]);
+    const int64_t ofReplica = tensorType(xhat).getNumElements() / rows.shape[1];
+    const auto count = static_cast<double>(replicas * ofReplica);
     auto meanOfAll = [&](Value sum) {
       Value total = allReduce(builder, sum, ReductionKind::Sum);
       return rows.along(b.div(total, b.splatLike(total, count)));

@@ -86,7 +86,8 @@ LogicalResult fuse(BatchNormOp norm, int64_t unit) {
     return noSums(conv, why);
   OpBuilder builder(norm);
   GraphBuilder b(builder, norm.getLoc());
-  const auto count = static_cast<double>(countOf(norm.getX()) / countOf(norm.getMean()));
+  const int64_t ofChannel = countOf(norm.getX()) / countOf(norm.getMean());
+  const auto count = static_cast<double>(ofChannel);
   std::array<Value, 2> means = sumsBeside(conv, {}, b);
   for (Value &mean : means)
     mean = b.mul(mean, 1 / count); // a division of FP64 takes a device thirty instructions

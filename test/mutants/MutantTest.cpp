@@ -164,12 +164,13 @@ private:
 
 int main(int argc, char **argv) {
   Options options;
+  bool wrong = false;
   for (int i = 1; i < argc; ++i) {
     StringRef word(argv[i]);
     if (word.consume_front("--each="))
-      options.each = static_cast<unsigned>(std::atoi(word.data()));
+      wrong |= word.getAsInteger(10, options.each);
     else if (word.consume_front("--every="))
-      options.every = static_cast<unsigned>(std::atoi(word.data()));
+      wrong |= word.getAsInteger(10, options.every);
     else if (word.consume_front("--list="))
       options.list = word.str();
     else if (word.consume_front("--policy="))
@@ -180,6 +181,10 @@ int main(int argc, char **argv) {
       options.target = word.str();
     else
       options.folder = word.str();
+  }
+  if (wrong || options.every == 0) {
+    llvm::errs() << "MutantTest: expected whole numbers for --each and --every\n";
+    return 2;
   }
   return Test(options).run() ? 1 : 0;
 }
