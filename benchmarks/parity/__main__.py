@@ -3,10 +3,12 @@
 
   python benchmarks/parity [--policies a,b] [--tasks lenet,gpt] [--seeds N] [--steps-scale F] [--out DIR] [--json FILE]
                            [--results FILE [--any-build]]
+  python benchmarks/parity --sums=sm_90 [...]
   python benchmarks/parity --mechanisms [--seeds N]
   python benchmarks/parity --networks [--tasks alexnet,ssd] [--seeds N] [--steps-scale F] [--results FILE]
 
-The second form trains with and without each mechanism (loss scale, ...) and shows the results lost without it. The third trains the
+The second form takes the sums of a Tensor Core in GEMMs of 8- and 16-bit operands (ninja tensor-core-gemm; names as of mpt-run --as).
+The third trains with and without each mechanism (loss scale, ...) and shows the results lost without it. The fourth trains the
 networks of the papers on mixed precision in FP32, by their recipe, and with a mechanism of it off; the status is 1 where a recipe
 does not reach FP32's result.
 
@@ -19,6 +21,7 @@ that are there are not repeated (results.py says which).
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -31,6 +34,7 @@ import fidelity  # noqa: E402
 import mechanisms  # noqa: E402
 import policies as builtin  # noqa: E402
 import tasks as parity_tasks  # noqa: E402
+from mpt._native import find_runtime  # noqa: E402
 from results import Results, Row, build  # noqa: E402
 
 POLICIES = ",".join(name for name in builtin.NAMES if name != "fp32")
@@ -58,8 +62,24 @@ def compare(task, policy: str, runs, reference):
     return row, fine
 
 
-def train(results: Results, task, folder: str, policy: str, seed: int, steps: int) -> Row:
-    step = task.fingerprint(folder, policy, seed)
+def tensor_core(name: str):
+    """The preloaded library that computes GEMMs with this Tensor Core's sums; without it the program starts itself again with it."""
+    path = pathlib.Path(find_runtime()).parent / "libtensor-core-gemm.so"
+    if not path.exists():
+        sys.exit(f"parity: expected {path}: ninja -C {path.parent.parent} tensor-core-gemm")
+    if str(path) not in os.environ.get("LD_PRELOAD", ""):
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_PRELOAD": str(path)})
+    library = ctypes.CDLL(path)
+    library.tensor_core_gemms.restype = library.tensor_core_check.restype = ctypes.c_int64
+    if not library.tensor_core_select(name.encode()):
+        sys.exit(f"parity: expected a Tensor Core as mpt-run --as has it, got '{name}'")
+    if different := library.tensor_core_check(ctypes.c_int64(20000)):
+        sys.exit(f"parity: {different} of 20000 dot products differ from lib/Support/TensorCores")
+    return library
+
+
+def train(results: Results, task, folder: str, policy: str, seed: int, steps: int, sums: str) -> Row:
+    step = task.fingerprint(folder, policy, seed) + (f" with sums of {sums}" if sums else "")
     if known := results.find(task.name, policy, seed, steps, step):
         return known
     start = time.process_time()
@@ -74,6 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", default=POLICIES, help="compared with fp32")
     parser.add_argument("--tasks", default="", help="parts of names of tasks (or mechanisms); all by default")
+    parser.add_argument("--sums", default="", help="a Tensor Core: GEMMs add up as it does")
     parser.add_argument("--mechanisms", action="store_true")
     parser.add_argument("--networks", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
@@ -84,6 +105,7 @@ def main() -> int:
     parser.add_argument("--any-build", action="store_true", help="take runs of other builds whose rewritten step is the same")
     a = parser.parse_args()
     os.makedirs(a.out, exist_ok=True)
+    gemms = tensor_core(a.sums) if a.sums else None
     if a.mechanisms:
         return 0 if mechanisms.report(a.out, a.seeds, a.tasks, print_table) else 1
     results, policies = Results(a.results, a.any_build), ["fp32", *a.policies.split(",")]
@@ -97,7 +119,7 @@ def main() -> int:
         for task in tasks:
             for policy in policies if seed < seeds[task.name] else []:
                 steps = max(1, round(task.steps * a.steps_scale))
-                runs.setdefault((task.name, policy), []).append(train(results, task, a.out, policy, seed, steps))
+                runs.setdefault((task.name, policy), []).append(train(results, task, a.out, policy, seed, steps, a.sums))
     rows, summary, fine = [], [], True
     for task in tasks:
         for policy in policies:
@@ -112,6 +134,8 @@ def main() -> int:
     builds = {run.build for done in runs.values() for run in done}
     if builds != {build()}:
         print(f"(runs of {len(builds)} builds)")
+    if gemms:
+        print(f"({gemms.tensor_core_gemms():,} GEMMs with the sums of {a.sums})")
     if a.json:
         pathlib.Path(a.json).write_text(json.dumps(summary, indent=1))
     return 0 if fine else 1
