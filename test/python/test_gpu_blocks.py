@@ -171,7 +171,7 @@ def test_blocks_hold(models, known, tmp_path, name, policy):  # noqa: F811
     table.lower(tool().with_name("mpt-opt"), f"{models(name)}:batch={BATCH[name]}", policy, ARCH, module)
     text, new, wrong = module.read_text(), [], []
     kernels = table.corpus.named_kernels(text)
-    assert len(kernels) >= 40
+    assert len(kernels) >= 35  # of one text each
     values = meanings(f"{models(name)}:batch={BATCH[name]}", policy, {own for own, _ in kernels}, tmp_path) if policy in COMPARED else Values({})
     for own, piece in kernels:
         launch = launch_of(piece)
