@@ -6,6 +6,9 @@
 #include "mpt-c/abi.h"
 #include "mpt/Support/TensorCores.h"
 
+#include "core/Float.h"
+#include "core/Types.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -66,47 +69,20 @@ std::optional<OperandFormat> formatOf(int64_t type, int64_t flags) {
   }
 }
 
-float bitsToFloat(uint32_t bits) {
-  float x;
-  std::memcpy(&x, &bits, 4);
-  return x;
-}
-
-/// A float of 8 bits, by its widths; E4M3 has no infinity and one NaN.
-float fromByte(uint8_t bits, int fraction, bool infinities) {
-  int exponents = 7 - fraction, bias = (1 << (exponents - 1)) - 1, exponent = (bits & 0x7f) >> fraction;
-  int rest = bits & ((1 << fraction) - 1);
-  float sign = bits & 0x80 ? -1.0F : 1.0F;
-  if (infinities ? exponent == (1 << exponents) - 1 : (bits & 0x7f) == 0x7f)
-    return infinities && rest == 0 ? sign * INFINITY : NAN;
-  return sign * std::ldexp(float(exponent ? rest + (1 << fraction) : rest), std::max(exponent, 1) - bias - fraction);
-}
-
 float element(const void *data, int64_t i, int64_t type, OperandFormat format) {
   switch (type) {
   case MPT_FLOAT16:
-    return float(static_cast<const _Float16 *>(data)[i]);
+    return rt::fromF16(static_cast<const uint16_t *>(data)[i]);
   case MPT_BFLOAT16:
-    return bitsToFloat(uint32_t(static_cast<const uint16_t *>(data)[i]) << 16);
+    return rt::fromBF16(static_cast<const uint16_t *>(data)[i]);
   case MPT_FLOAT32: {
     float x = static_cast<const float *>(data)[i];
-    if (format == OperandFormat::F16)
-      return float(_Float16(x));
-    uint32_t bits;
-    std::memcpy(&bits, &x, 4);
-    return std::isnan(x) ? x : bitsToFloat((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+    return format == OperandFormat::F16 ? rt::fromF16(rt::toF16(x)) : rt::fromBF16(rt::toBF16(x));
   }
-  default: {
-    static const auto tables = [] {
-      std::vector<float> found(512);
-      for (int i = 0; i < 256; ++i) {
-        found[size_t(i)] = fromByte(uint8_t(i), 3, false);
-        found[size_t(256 + i)] = fromByte(uint8_t(i), 2, true);
-      }
-      return found;
-    }();
-    return tables[size_t((type == MPT_FLOAT8E5M2 ? 256 : 0) + static_cast<const uint8_t *>(data)[i])];
-  }
+  case MPT_FLOAT8E5M2:
+    return rt::fromE5M2(static_cast<const uint8_t *>(data)[i]);
+  default:
+    return rt::fromE4M3FN(static_cast<const uint8_t *>(data)[i]);
   }
 }
 
@@ -315,8 +291,7 @@ int32_t mpt_rt_gemm(mpt_exec *exec, int64_t site, const mpt_gemm_desc *desc, con
   const mpt_gemm_desc &g = *desc;
   std::vector<float> result(size_t(g.batch0 * g.batch1 * g.m * g.n)), identity(size_t(g.n * g.n));
   auto at = [](const void *data, int64_t type, int64_t offset) {
-    const int64_t bytes = type == MPT_FLOAT32 ? 4 : type == MPT_FLOAT16 || type == MPT_BFLOAT16 ? 2 : 1;
-    return static_cast<const char *>(data) + offset * bytes;
+    return static_cast<const char *>(data) + offset * rt::sizeOf(type);
   };
   for (int64_t i = 0, number = 0; i < g.batch0; ++i)
     for (int64_t j = 0; j < g.batch1; ++j, ++number)
