@@ -20,13 +20,11 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "test/e2e"))
-from empty_root import inside, run  # noqa: E402
+from empty_root import inside, readme_example, run  # noqa: E402
 
 MIRROR = "http://deb.debian.org/debian"
 PYTHON = ["python3", "python3-venv"]
-README = (ROOT / "README.md").read_text()
-MODEL, TRAIN = re.findall(r"```python\n(.*?)```", README, re.S)[:2]
-COMPILE = re.search(r"^mpt-opt digits\.onnx .*$", README, re.M).group(0)
+MODEL, COMPILE, TRAIN = readme_example()
 
 # The loop of README's example in each peer's own interface.
 DATA = TRAIN[TRAIN.index("images, labels = load_digits"):TRAIN.index("trainer = ")]
@@ -128,7 +126,7 @@ def mpt_wheel(row: Row, options) -> None:
     row.packages(*PYTHON)
     row.wheels(str(options.wheel), "numpy", "onnx", "scikit-learn", "onnxruntime", "tqdm")
     row.write(make_model=MODEL, train=TRAIN)
-    row.timed("train", ["/env/bin/python", "make_model.py"], [f"/env/bin/{COMPILE.split()[0]}", *COMPILE.split()[1:]],
+    row.timed("train", ["/env/bin/python", "make_model.py"], [f"/env/bin/{COMPILE[0]}", *COMPILE[1:]],
               ["/env/bin/python", "train.py"])
 
 

@@ -31,6 +31,13 @@ def inside(root, *command) -> str:
     return run("unshare", "--mount", "sh", "-c", mounts, root, *command, env={"LANG": "C.UTF-8", "HOME": "/work", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
+def readme_example() -> tuple:
+    """README's first example: the script that writes the model, the words of the compiler, the script that trains."""
+    readme = (ROOT / "README.md").read_text()
+    model, train = re.findall(r"```python\n(.*?)```", readme, re.S)[:2]
+    return model, re.search(r"^mpt-opt digits\.onnx .*$", readme, re.M).group(0).split(), train
+
+
 def make_root(root) -> None:
     packages = root / "packages"
     for folder in (packages, root / "proc", root / "dev", root / "tmp", root / "work"):
@@ -43,9 +50,7 @@ def make_root(root) -> None:
 
 def main():
     wheel = pathlib.Path(sys.argv[1]).resolve()
-    readme = (ROOT / "README.md").read_text()
-    model, train = re.findall(r"```python\n(.*?)```", readme, re.S)[:2]
-    command = re.search(r"^mpt-opt digits\.onnx .*$", readme, re.M).group(0).split()
+    model, command, train = readme_example()
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         make_root(root)
